@@ -1,0 +1,1 @@
+"""speculators-patch: rewrites the installed speculators generator to fit the installed vLLM."""
