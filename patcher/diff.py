@@ -1,0 +1,73 @@
+"""Unified diffs out of planned bytes, and back in for comparison.
+
+The headers are plain ``---``/``+++`` lines: git, run in a folder inside another repository, silently skips files
+of a ``diff --git`` patch but not of a plain one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import warnings
+from collections.abc import Mapping
+
+from patcher.errors import RuleError
+
+NO_NEWLINE = b"\\ No newline at end of file\n"
+MAX_BYTES = 4 * 1024 * 1024
+
+
+def unified(before: Mapping[str, bytes], after: Mapping[str, bytes], *, context: int = 3) -> bytes:
+    """A diff of every file that differs, in the order of the names; ``git apply`` and ``patch -p1`` take it."""
+    return b"".join(_one(name, before[name], after[name], context) for name in sorted(before))
+
+
+def _one(name: str, before: bytes, after: bytes, context: int) -> bytes:
+    lines = difflib.diff_bytes(
+        difflib.unified_diff,
+        _lines(before),
+        _lines(after),
+        f"a/{name}".encode(),
+        f"b/{name}".encode(),
+        n=context,
+    )
+    return b"".join(line if line.endswith(b"\n") else line + b"\n" + NO_NEWLINE for line in lines)
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """Split as git and patch do, at line feeds only."""
+    return re.findall(rb"[^\n]*\n|[^\n]+", data)
+
+
+def changes(data: bytes, where: str) -> dict[str, list[tuple[str, ...]]]:
+    """What a diff says: for each path its hunks, each as its removed and added lines, with no context.
+
+    Raises:
+        RuleError: it is no unified diff.
+    """
+    if len(data) > MAX_BYTES:
+        raise RuleError("a reviewed diff is larger than any that this tool writes", where=where)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from unidiff.errors import UnidiffParseError  # noqa: PLC0415  felt at start-up, needed by one flag only
+        from unidiff.patch import PatchSet  # noqa: PLC0415
+    try:
+        patch = PatchSet(data.decode("utf-8", "surrogateescape"))
+    except (UnidiffParseError, ValueError, IndexError) as error:
+        raise RuleError("a reviewed diff can't be read", where=where, found=str(error)) from error
+    return {file.path: [_hunk(hunk) for hunk in file] for file in patch}
+
+
+def _hunk(hunk: object) -> tuple[str, ...]:
+    lines = ((line.line_type, line.value) for line in hunk)  # type: ignore[attr-defined]
+    return tuple(f"{kind}{value}" for kind, value in lines if kind in "+-\\")
+
+
+def same(one: bytes, other: bytes, where: str) -> bool:
+    """Do two diffs make the same change, whatever their context and comments? RuleError if ``other`` is no diff."""
+    reviewed, planned = changes(other, where), changes(one, "the plan")
+    return {path: _flat(hunks) for path, hunks in reviewed.items()} == {p: _flat(h) for p, h in planned.items()}
+
+
+def _flat(hunks: list[tuple[str, ...]]) -> list[str]:
+    return [line for hunk in hunks for line in hunk]

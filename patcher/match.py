@@ -1,0 +1,183 @@
+"""Compares a pattern's nodes with a file's nodes: the same meaning, whatever the layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import libcst as cst
+
+from patcher.errors import RuleError
+from patcher.syntax import digest, dotted_text, is_absent, meaning_fields, qualified
+from patcher.template import RUN, one_name, run_name
+
+MAX_RUNS = 3  # runs in one sequence: matching costs length ** runs, so a pattern cannot blow up
+
+Captured: TypeAlias = "cst.CSTNode | tuple[cst.CSTNode, ...]"
+Bindings: TypeAlias = "dict[str, Captured]"
+
+# A pattern that leaves these out does not care about them.
+_OPTIONAL = frozenset({"annotation", "decorators", "returns", "type_parameters"})
+
+
+class Matcher:
+    """Compares pattern nodes with source nodes; a match is the bindings, no match is None."""
+
+    def __init__(self, names: Mapping[str, str], imports: Mapping[str, str]) -> None:
+        self._names = names
+        self._imports = imports
+
+    def match(self, wanted: cst.CSTNode, node: cst.CSTNode, bound: Bindings) -> Bindings | None:
+        name = one_name(wanted)
+        if name is not None:
+            return self._bind(name, node, bound)
+        if isinstance(wanted, cst.Name) and wanted.value in self._names:
+            return bound if self._is_named(self._names[wanted.value], node) else None
+        if isinstance(wanted, cst.SimpleString):
+            same = isinstance(node, cst.SimpleString) and node.evaluated_value == wanted.evaluated_value
+            return bound if same else None
+        if type(wanted) is not type(node):
+            return None
+        if isinstance(wanted, cst.Call):
+            return self._match_call(wanted, cst.ensure_type(node, cst.Call), bound)
+        if isinstance(wanted, cst.Parameters):
+            return self._match_parameters(wanted, cst.ensure_type(node, cst.Parameters), bound)
+        return self._match_fields(wanted, node, bound)
+
+    def _is_named(self, dotted: str, node: cst.CSTNode) -> bool:
+        """Same package and same last name: vLLM moves a function between its modules, and it stays that function."""
+        last, package = dotted.rpartition(".")[2], dotted.partition(".")[0]
+        known = qualified(node, self._imports)
+        if known:
+            return known.rpartition(".")[2] == last and known.partition(".")[0] == package
+        return dotted_text(node) == last
+
+    def _bind(self, name: str, value: Captured, bound: Bindings) -> Bindings | None:
+        if not name:
+            return bound
+        if name in bound:
+            return bound if _same_meaning(bound[name], value) else None
+        return {**bound, name: value}
+
+    def _match_fields(self, wanted: cst.CSTNode, node: cst.CSTNode, bound: Bindings) -> Bindings | None:
+        for name in meaning_fields(type(wanted)):
+            expected, actual = getattr(wanted, name), getattr(node, name)
+            if is_absent(expected) and name in _OPTIONAL:
+                continue
+            result = self._match_value(expected, actual, bound)
+            if result is None:
+                return None
+            bound = result
+        return bound
+
+    def _match_value(self, expected: object, actual: object, bound: Bindings) -> Bindings | None:
+        if isinstance(expected, cst.CSTNode):
+            return self.match(expected, actual, bound) if isinstance(actual, cst.CSTNode) else None
+        if isinstance(expected, (list, tuple)):
+            if not isinstance(actual, (list, tuple)):
+                return None
+            found = self._match_run(tuple(expected), tuple(actual), bound, whole=True)
+            return None if found is None else found[0]
+        same = expected == actual or (is_absent(expected) and is_absent(actual))
+        return bound if same else None
+
+    def match_prefix(self, wanted: Sequence[cst.CSTNode], nodes: Sequence[cst.CSTNode]) -> tuple[Bindings, int] | None:
+        """Match statements from the first on; gives the bindings and how many statements were taken."""
+        return self._match_run(tuple(wanted), tuple(nodes), {}, whole=False)
+
+    def _match_run(
+        self, wanted: tuple[cst.CSTNode, ...], nodes: tuple[cst.CSTNode, ...], bound: Bindings, *, whole: bool
+    ) -> tuple[Bindings, int] | None:
+        if not wanted:
+            return (bound, 0) if not whole or not nodes else None
+        name = run_name(wanted[0])
+        if name is None:
+            head = self.match(wanted[0], nodes[0], bound) if nodes else None
+            rest = None if head is None else self._match_run(wanted[1:], nodes[1:], head, whole=whole)
+            return None if rest is None else (rest[0], rest[1] + 1)
+        _limit_runs(wanted)
+        lengths = [len(nodes)] if whole and len(wanted) == 1 else range(len(nodes) + 1)
+        for length in lengths:
+            head = self._bind(name, nodes[:length], bound)
+            rest = None if head is None else self._match_run(wanted[1:], nodes[length:], head, whole=whole)
+            if rest is not None:
+                return rest[0], rest[1] + length
+        return None
+
+    def _match_parameters(self, wanted: cst.Parameters, node: cst.Parameters, bound: Bindings) -> Bindings | None:
+        star = wanted.star_arg
+        if not (isinstance(star, cst.Param) and star.name.value.startswith(RUN)):
+            return self._match_fields(wanted, node, bound)
+        head = node.params[: len(wanted.params)]
+        found = self._match_run(tuple(wanted.params), tuple(head), bound, whole=True)
+        return None if found is None else self._bind(star.name.value[len(RUN) :], node, found[0])
+
+    def _match_call(self, wanted: cst.Call, node: cst.Call, bound: Bindings) -> Bindings | None:
+        result = self.match(wanted.func, node.func, bound)
+        return None if result is None else self._match_arguments(wanted.args, node.args, result)
+
+    def _match_arguments(self, wanted: Sequence[cst.Arg], args: Sequence[cst.Arg], bound: Bindings) -> Bindings | None:
+        """Keyword arguments match by name wherever they stand; runs take what is left, in source order."""
+        positions: dict[int, int] = {}
+        for index, arg in enumerate(wanted):
+            if arg.keyword is None:
+                continue
+            found = next((i for i, a in enumerate(args) if _keyword(a) == arg.keyword.value), None)
+            result = None if found is None else self.match(arg.value, args[found].value, bound)
+            if found is None or result is None:
+                return None
+            positions[index], bound = found, result
+        taken = set(positions.values())
+        rest = [i for i in range(len(args)) if i not in taken]
+        pieces = [i for i, arg in enumerate(wanted) if arg.keyword is None]
+        return self._match_rest(wanted, args, pieces, rest, positions, bound)
+
+    def _match_rest(
+        self,
+        wanted: Sequence[cst.Arg],
+        args: Sequence[cst.Arg],
+        pieces: list[int],
+        rest: list[int],
+        positions: Mapping[int, int],
+        bound: Bindings,
+    ) -> Bindings | None:
+        for order, piece in enumerate(pieces):
+            name = run_name(wanted[piece])
+            if name is None:
+                result = self._match_fields(wanted[piece], args[rest[0]], bound) if rest else None
+                rest = rest[1:]
+            else:
+                stop = _run_end(piece, pieces[order + 1 :], positions, rest)
+                result = self._bind(name, tuple(args[i] for i in rest[:stop]), bound)
+                rest = rest[stop:]
+            if result is None:
+                return None
+            bound = result
+        return None if rest else bound
+
+
+def _keyword(arg: cst.Arg) -> str | None:
+    return arg.keyword.value if arg.keyword is not None else None
+
+
+def _run_end(piece: int, later: list[int], positions: Mapping[int, int], rest: list[int]) -> int:
+    """How many of the left-over arguments a run takes: up to the keyword that follows it, if another run comes later."""
+    if not later:
+        return len(rest)
+    following = positions.get(piece + 1)
+    if following is None:
+        return max(0, len(rest) - len(later))
+    return sum(1 for index in rest if index < following)
+
+
+def _limit_runs(wanted: Sequence[cst.CSTNode]) -> None:
+    if sum(run_name(node) is not None for node in wanted) > MAX_RUNS:
+        raise RuleError(f"a pattern has more than {MAX_RUNS} runs ($$$) in one sequence")
+
+
+def _same_meaning(one: Captured, other: Captured) -> bool:
+    return digest(_as_tuple(one)) == digest(_as_tuple(other))
+
+
+def _as_tuple(value: Captured) -> tuple[cst.CSTNode, ...]:
+    return value if isinstance(value, tuple) else (value,)

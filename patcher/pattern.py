@@ -1,0 +1,102 @@
+"""Code patterns with metavariables, matched on LibCST trees.
+
+``$NAME`` stands for one node, ``$$$NAME`` for any run of arguments, elements or statements; ``$_`` and ``$$$``
+stand for what needs no name. Layout, comments, quotes and the order of keyword arguments do not matter.
+A name that the rule declares (``names``) matches however the file spells it: by an alias, by its module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import libcst as cst
+
+from patcher.errors import RuleError
+from patcher.match import Captured, Matcher
+from patcher.syntax import Tree, imported_names
+from patcher.template import parse_template
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A parsed pattern: one expression, or one or more statements in a row."""
+
+    text: str
+    expression: cst.BaseExpression | None
+    statements: tuple[cst.CSTNode, ...]
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Match:
+    """A place where a pattern matched.
+
+    ``nodes`` is the matched expression alone, or the matched statements; ``captures`` holds what each
+    metavariable stood for, and ``keywords`` the original argument of each keyword that the pattern names.
+    """
+
+    nodes: tuple[cst.CSTNode, ...]
+    captures: Mapping[str, Captured]
+
+
+@lru_cache(maxsize=2048)
+def compile_pattern(text: str, names: tuple[str, ...] = ()) -> Pattern:
+    """Parse a pattern; ``names`` are the dotted names that its plain names stand for."""
+    body = tuple(parse_template(text).body)
+    if not body:
+        raise RuleError("a pattern is empty", hint="write the code to look for")
+    by_last = {name.rpartition(".")[2]: name for name in names}
+    expression = _only_expression(body)
+    return Pattern(text, expression, body, by_last)
+
+
+def _only_expression(body: Sequence[cst.CSTNode]) -> cst.BaseExpression | None:
+    only = body[0] if len(body) == 1 else None
+    if isinstance(only, cst.SimpleStatementLine) and len(only.body) == 1 and isinstance(only.body[0], cst.Expr):
+        return only.body[0].value
+    return None
+
+
+def source_contains(source: str, pattern: str) -> bool:
+    """Does a piece of source have a place of the pattern's shape? For probes; raises RuleError on either not parsing."""
+    try:
+        tree = Tree(cst.parse_module(source))
+    except cst.ParserSyntaxError as error:
+        raise RuleError("the source that a probe asks about does not parse", found=str(error)) from error
+    return bool(find(tree, compile_pattern(pattern)))
+
+
+def find(tree: Tree, pattern: Pattern, scope: cst.CSTNode | None = None) -> list[Match]:
+    """Every place under the scope (default: the module) where the pattern matches, in source order."""
+    matcher = Matcher(pattern.names, imported_names(tree) if pattern.names else {})
+    under = tree.module if scope is None else scope
+    if pattern.expression is not None:
+        return list(_find_expressions(tree, pattern.expression, under, matcher))
+    return list(_find_statements(tree, pattern.statements, under, matcher))
+
+
+def _find_expressions(tree: Tree, wanted: cst.BaseExpression, scope: cst.CSTNode, matcher: Matcher) -> Iterator[Match]:
+    for node in tree.within(scope):
+        if isinstance(node, cst.BaseExpression):
+            bindings = matcher.match(wanted, node, {})
+            if bindings is not None:
+                yield Match((node,), bindings)
+
+
+def _find_statements(
+    tree: Tree, wanted: Sequence[cst.CSTNode], scope: cst.CSTNode, matcher: Matcher
+) -> Iterator[Match]:
+    for block in tree.within(scope):
+        if not isinstance(block, (cst.Module, cst.IndentedBlock)):
+            continue
+        start = 0
+        while start < len(block.body):
+            found = matcher.match_prefix(wanted, block.body[start:])
+            if found is None:
+                start += 1
+            else:
+                bindings, length = found
+                yield Match(tuple(block.body[start : start + length]), bindings)
+                start += length

@@ -1,0 +1,170 @@
+"""bytes + rules + facts -> Plan. Pure: no disk, no clock; the same input gives the same plan."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from patcher import edit, imports
+from patcher.drift import Drift
+from patcher.errors import RuleError
+from patcher.probe import holds
+from patcher.rule import Edit, Imports, Rule
+from patcher.syntax import Tree
+
+if TYPE_CHECKING:
+    from patcher.facts import Facts
+
+APPLIES, SATISFIED, NOT_NEEDED, DRIFTED, ADVICE = "applies", "satisfied", "not-needed", "drifted", "advice"
+BOM = b"\xef\xbb\xbf"
+Answers = tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a rule comes to: one of the five outcomes, the files it changes, and why it drifted."""
+
+    rule: Rule
+    state: str
+    files: tuple[str, ...] = ()
+    drifts: tuple[Drift, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """New bytes for each file that was given, and one outcome for each rule."""
+
+    before: Mapping[str, bytes]
+    after: Mapping[str, bytes]
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The files whose bytes differ, sorted."""
+        return tuple(sorted(name for name in self.before if self.before[name] != self.after[name]))
+
+    @property
+    def drifts(self) -> tuple[Drift, ...]:
+        """Everything that was not as the rules know it; nothing may be written while there is any."""
+        return tuple(found for outcome in self.outcomes for found in outcome.drifts)
+
+
+def make(files: Mapping[str, bytes], rules: Sequence[Rule], facts: Facts) -> Plan:
+    """Plan the rules, in the order given, over the files.
+
+    Args:
+        files: path relative to site-packages -> its bytes.
+        rules: as ``rule.load_folder`` orders them.
+        facts: what the installed packages offer.
+
+    Raises:
+        RuleError: a rule is wrong in itself: its pattern does not parse, or planning its result changes it again.
+    """
+    answers = tuple(_answer(rule, facts) for rule in rules)
+    plan = _planned(tuple(sorted(files.items())), tuple(rules), answers)
+    if not plan.drifts:
+        _check_settled(plan, rules, answers)
+    return plan
+
+
+def _answer(rule: Rule, facts: Facts) -> Answers:
+    """Does each condition of a rule hold: its own, then those of its edits and imports."""
+    own = holds(rule.when, facts)
+    return own, *(own and (part.when is None or holds(part.when, facts)) for part in rule.parts)
+
+
+def _check_settled(plan: Plan, rules: Sequence[Rule], answers: tuple[Answers, ...]) -> None:
+    again = _planned(tuple(sorted(plan.after.items())), tuple(rules), answers)
+    for outcome in again.outcomes:
+        if outcome.state == APPLIES or outcome.drifts:
+            found = "\n".join(map(str, outcome.drifts)) or f"it changes {', '.join(outcome.files)} again"
+            raise RuleError("a rule does not know its own result", rule=outcome.rule.id, found=found)
+
+
+@lru_cache(maxsize=256)
+def _planned(files: tuple[tuple[str, bytes], ...], rules: tuple[Rule, ...], answers: tuple[Answers, ...]) -> Plan:
+    work = _Work(dict(files))
+    outcomes = tuple(work.carry_out(rule, given) for rule, given in zip(rules, answers, strict=True))
+    after = {name: work.result(name) for name, _ in files}
+    _compile_all(after)
+    return Plan(dict(files), after, outcomes)
+
+
+def _compile_all(files: Mapping[str, bytes]) -> None:
+    for name, data in files.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                compile(data, name, "exec", dont_inherit=True)
+            except (SyntaxError, ValueError) as error:
+                raise RuleError("the rules give a file that does not compile", where=name, found=str(error)) from error
+
+
+class _Work:
+    """The files while the rules go over them: a rule that drifts leaves no trace."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._bytes = files
+        self._trees: dict[str, Tree | Drift] = {name: _parsed(name, data) for name, data in files.items()}
+
+    def result(self, name: str) -> bytes:
+        tree = self._trees[name]
+        if isinstance(tree, Drift):
+            return self._bytes[name]
+        mark = BOM if self._bytes[name].startswith(BOM) else b""
+        return mark + tree.module.bytes
+
+    def carry_out(self, rule: Rule, answers: Answers) -> Outcome:
+        own, *parts = answers
+        if not own or not (any(parts) or rule.advice):
+            return Outcome(rule, NOT_NEEDED)
+        if rule.advice:
+            return Outcome(rule, ADVICE)
+        trees, drifts = dict(self._trees), []
+        for part, wanted in zip(rule.parts, parts, strict=True):
+            if wanted:
+                found = self._carry_out_part(rule, part, trees)
+                drifts += [found] if found else []
+        if drifts:
+            return Outcome(rule, DRIFTED, drifts=tuple(drifts))
+        changed = tuple(name for name in trees if trees[name] is not self._trees[name])
+        self._trees = trees
+        return Outcome(rule, APPLIES if changed else SATISFIED, changed)
+
+    def _carry_out_part(self, rule: Rule, part: Edit | Imports, trees: dict[str, Tree | Drift]) -> Drift | None:
+        name = part.file or rule.file
+        tree = trees.get(name, Drift(rule.id, name, "the file is not there", expected="", candidates=()))
+        if isinstance(tree, Drift):
+            return tree.of(rule.id)
+        done = _imported(tree, part) if isinstance(part, Imports) else edit.carry_out(rule, name, tree, part)
+        if isinstance(done, Drift):
+            return done.nearest(self._bytes[name])
+        trees[name] = done
+        return None
+
+
+def _parsed(name: str, data: bytes) -> Tree | Drift:
+    """The file as a tree, or why no rule may touch it: LibCST must give back every byte that it was given."""
+    body = data.removeprefix(BOM)
+    try:
+        module = cst.parse_module(body)
+    except (cst.ParserSyntaxError, ValueError, LookupError, RecursionError) as error:
+        return Drift("", name, "the file does not parse", expected="", candidates=(str(error),))
+    if module.bytes != body:
+        return Drift("", name, "LibCST does not give the file back byte for byte", expected="", candidates=())
+    return Tree(module)
+
+
+def _imported(tree: Tree, part: Imports) -> Tree:
+    for old, new in part.move.items():
+        tree = imports.move(tree, old, new)
+    for dotted in part.add:
+        tree = imports.add(tree, dotted)
+    for dotted in part.remove:
+        tree = imports.remove(tree, dotted)
+    return tree

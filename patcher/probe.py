@@ -1,0 +1,28 @@
+"""Asks a rule's conditions of the facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from patcher.rule import Probe, texts
+
+if TYPE_CHECKING:
+    from patcher.facts import Facts
+
+
+def holds(probe: Probe, facts: Facts) -> bool:
+    """Do all lines of a probe hold, and none under its ``not``?"""
+    return all(_answers(probe, facts)) and (probe.none is None or not any(_answers(probe.none, facts)))
+
+
+def _answers(probe: Probe, facts: Facts) -> Iterator[bool]:
+    yield from (facts.has_symbol(text) for text in texts(probe.symbol))
+    yield from (facts.has_parameter(text) for text in texts(probe.parameter))
+    yield from (facts.is_required(text) for text in texts(probe.required))
+    for text in texts(probe.default):
+        dotted, _, value = text.partition("=")
+        yield facts.default_is(dotted.strip(), value.strip())
+    yield from (facts.has_shape(shape.inside, shape.pattern) for shape in probe.shape)
+    if probe.none is not None and probe.none.none is not None:
+        yield holds(probe.none, facts)
