@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import libcst as cst
@@ -11,7 +11,7 @@ from patcher import drift, rewrite
 from patcher.drift import Drift
 from patcher.pattern import Match, compile_pattern, find
 from patcher.rule import Case, Edit, Rule, texts
-from patcher.syntax import Tree, digest, find_scope, imported_names
+from patcher.syntax import Tree, digest, find_scope, imported_names, walk
 from patcher.template import parse_template
 
 
@@ -48,15 +48,16 @@ def _change(tree: Tree, edit: Edit, cases: Sequence[Case], names: tuple[str, ...
 def _apply(tree: Tree, edit: Edit, case: Case, match: Match, names: tuple[str, ...]) -> Tree:
     pattern = compile_pattern(case.pattern, names)
     if edit.insert is not None:
-        return rewrite.insert(tree, match, pattern, edit.insert, before=edit.before is not None)
+        return rewrite.insert(tree, match, pattern, edit.insert, before=bool(edit.before))
     return rewrite.replace(tree, match, pattern, case.fix, imported_names(tree))
 
 
 def _cases(edit: Edit) -> tuple[Case, ...]:
     if edit.case:
         return edit.case
-    anchor = edit.pattern or edit.before or edit.after or ""
-    return (Case(anchor, edit.fix or "", edit.known),)
+    if edit.insert is not None:
+        return tuple(Case(anchor, "") for anchor in edit.anchors)
+    return (Case(edit.pattern or "", edit.fix or "", edit.known),)
 
 
 def _names(rule: Rule) -> tuple[str, ...]:
@@ -68,18 +69,31 @@ def _survey(
     tree: Tree, edit: Edit, cases: Sequence[Case], scope: cst.CSTNode, names: tuple[str, ...]
 ) -> tuple[list[Match], list[tuple[Case, Match]]]:
     """Where the edit stands already, and where it is still to be made."""
-    found = [(case, m) for case in cases for m in find(tree, compile_pattern(case.pattern, names), scope)]
+    found = _first_case_only((c, m) for c in cases for m in find(tree, compile_pattern(c.pattern, names), scope))
     results = texts(edit.unless) or _own_results(edit, cases)
-    standing = [m for text in results for m in find(tree, compile_pattern(text, names), scope)]
+    standing = _unique([m for text in results for m in find(tree, compile_pattern(text, names), scope)])
     if edit.insert is not None:
         # The anchor stays after an insertion: what was inserted says whether it is done.
-        return (_unique(standing), []) if standing else ([], found)
-    explicit = bool(edit.unless) or any(_fits_own_fix(case, names) for case in cases)
-    if explicit:
-        taken = {id(node) for m in standing for node in m.nodes}
-        return _unique(standing), [(c, m) for c, m in found if not taken & {id(n) for n in m.nodes}]
-    taken = {id(node) for _, m in found for node in m.nodes}
-    return [m for m in _unique(standing) if not taken & {id(n) for n in m.nodes}], found
+        return (standing, []) if standing else ([], [(c, m) for c, m in found if c is found[0][0]])
+    if edit.unless or any(_fits_own_fix(case, names) for case in cases):
+        return standing, [(c, m) for c, m in found if not _overlap(m, standing)]
+    sites = [m for _, m in found]
+    return [m for m in standing if not _overlap(m, sites)], found
+
+
+def _first_case_only(found: Iterable[tuple[Case, Match]]) -> list[tuple[Case, Match]]:
+    """Where two cases match the same code, the earlier one counts: cases go from the special to the general."""
+    kept: list[tuple[Case, Match]] = []
+    for case, match in found:
+        if not _overlap(match, [m for c, m in kept if c is not case]):
+            kept.append((case, match))
+    return kept
+
+
+def _overlap(match: Match, others: Sequence[Match]) -> bool:
+    """Does a match share a node with another, or lie within one?"""
+    own = {id(node) for node in match.nodes}
+    return any(id(node) in own for other in others for outer in other.nodes for node in walk(outer))
 
 
 def _unique(matches: Sequence[Match]) -> list[Match]:

@@ -66,6 +66,22 @@ def _origin(call: cst.Call, arg: cst.Arg) -> tuple[int | None, cst.Arg]:
     return None, arg
 
 
+def with_parameters(held: cst.Parameters, fix: cst.Parameters) -> cst.Parameters:
+    """The parameters of a function with those that a fix adds after the run: at the end of the ordinary ones."""
+    params = list(held.params)
+    for fresh in fix.kwonly_params:
+        last = params[-1]
+        params[-1] = last.with_changes(comma=_parameter_separator(params))
+        params.append(fresh.with_changes(comma=last.comma, whitespace_after_param=last.whitespace_after_param))
+    return held.with_changes(params=params)
+
+
+def _parameter_separator(params: Sequence[cst.Param]) -> cst.Comma:
+    commas = [param.comma for param in params[:-1] if isinstance(param.comma, cst.Comma)]
+    after = _plain(commas[0].whitespace_after) if commas else cst.SimpleWhitespace(" ")
+    return cst.Comma(whitespace_after=after)
+
+
 def _as_middle(arg: cst.Arg, layout: ListLayout, *, was_last: bool) -> cst.Arg:
     after = _with_first_line(layout.separator, layout.closing) if was_last else layout.separator
     return _bare(arg, after)

@@ -17,7 +17,7 @@ Captured: TypeAlias = "cst.CSTNode | tuple[cst.CSTNode, ...]"
 Bindings: TypeAlias = "dict[str, Captured]"
 
 # A pattern that leaves these out does not care about them.
-_OPTIONAL = frozenset({"annotation", "decorators", "returns", "type_parameters"})
+_OPTIONAL = frozenset({"annotation", "decorators", "default", "returns", "type_parameters"})
 
 
 class Matcher:
@@ -108,9 +108,13 @@ class Matcher:
         star = wanted.star_arg
         if not (isinstance(star, cst.Param) and star.name.value.startswith(RUN)):
             return self._match_fields(wanted, node, bound)
-        head = node.params[: len(wanted.params)]
-        found = self._match_run(tuple(wanted.params), tuple(head), bound, whole=True)
-        return None if found is None else self._bind(star.name.value[len(RUN) :], node, found[0])
+        found = self._match_run(tuple(wanted.params), tuple(node.params[: len(wanted.params)]), bound, whole=True)
+        result = None if found is None else found[0]
+        by_name = {param.name.value: param for param in (*node.params, *node.kwonly_params)}
+        for param in wanted.kwonly_params:  # after a run, parameters match by name wherever they stand
+            other = by_name.get(param.name.value)
+            result = None if result is None or other is None else self._match_fields(param, other, result)
+        return None if result is None else self._bind(star.name.value[len(RUN) :], node, result)
 
     def _match_call(self, wanted: cst.Call, node: cst.Call, bound: Bindings) -> Bindings | None:
         result = self.match(wanted.func, node.func, bound)

@@ -132,6 +132,9 @@ class _Work:
                 drifts += [found] if found else []
         if drifts:
             return Outcome(rule, DRIFTED, drifts=tuple(drifts))
+        for part, wanted in zip(rule.parts, parts, strict=True):
+            if wanted and isinstance(part, Imports):
+                _drop_unused(rule, part, trees)
         changed = tuple(name for name in trees if trees[name] is not self._trees[name])
         self._trees = trees
         return Outcome(rule, APPLIES if changed else SATISFIED, changed)
@@ -165,6 +168,13 @@ def _imported(tree: Tree, part: Imports) -> Tree:
         tree = imports.move(tree, old, new)
     for dotted in part.add:
         tree = imports.add(tree, dotted)
-    for dotted in part.remove:
-        tree = imports.remove(tree, dotted)
     return tree
+
+
+def _drop_unused(rule: Rule, part: Imports, trees: dict[str, Tree | Drift]) -> None:
+    """Imports go last, once no edit leaves a use of them."""
+    name = part.file or rule.file
+    tree = trees[name]
+    for dotted in part.remove:
+        tree = tree if isinstance(tree, Drift) else imports.remove(tree, dotted)
+    trees[name] = tree

@@ -11,7 +11,7 @@ from typing import cast
 import libcst as cst
 
 from patcher.errors import RuleError
-from patcher.layout import lay_out
+from patcher.layout import lay_out, with_parameters
 from patcher.match import Captured
 from patcher.pattern import Match, Pattern
 from patcher.syntax import Tree, qualified, walk
@@ -30,7 +30,10 @@ def replace(tree: Tree, match: Match, pattern: Pattern, fix: str, imports: Mappi
     if pattern.expression is None:
         return _replace_statements(tree, match.nodes, filled)
     if len(filled) != 1 or not _is_expression_line(filled[0]):
-        raise RuleError("the fix of an expression is not one expression", found=fix)
+        line = tree.place(tree.place(match.nodes[0]).parent).parent
+        if not _is_expression_line(line):
+            raise RuleError("the fix of an expression inside a statement is not one expression", found=fix)
+        return _replace_statements(tree, [line], filled)
     line = cst.ensure_type(filled[0], cst.SimpleStatementLine)
     return _replace_expression(tree, match.nodes[0], cst.ensure_type(line.body[0], cst.Expr).value)
 
@@ -91,6 +94,7 @@ class _Filler(cst.CSTTransformer):
         super().__init__()
         self._captures = match.captures
         self._newline = module.default_newline
+        self._functions = [n for n in match.nodes if isinstance(n, cst.FunctionDef)]
         self._calls = [n for m in match.nodes for n in walk(m) if isinstance(n, cst.Call)]
         self._spelling = _spellings(match, pattern, imports)
         self._used: set[str] = set()
@@ -145,9 +149,20 @@ class _Filler(cst.CSTTransformer):
     def leave_Parameters(self, original_node: cst.Parameters, updated_node: cst.Parameters) -> cst.Parameters:  # noqa: N802
         star = original_node.star_arg
         name = run_name(star.name) if isinstance(star, cst.Param) else None
-        return (
-            updated_node if name is None else cst.ensure_type(cast("cst.CSTNode", self._captured(name)), cst.Parameters)
-        )
+        if name is None:
+            return updated_node
+        return with_parameters(cst.ensure_type(cast("cst.CSTNode", self._captured(name)), cst.Parameters), updated_node)
+
+    def leave_FunctionDef(  # noqa: N802
+        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
+    ) -> cst.FunctionDef:
+        """A function of the fix that is a matched one keeps all of it that the fix does not write out."""
+        matched = next((f for f in self._functions if f.name.value == original_node.name.value), None)
+        if matched is None:
+            return updated_node
+        kept = len(original_node.body.body) == 1 and run_name(original_node.body.body[0]) is not None
+        body = matched.body if kept else updated_node.body
+        return matched.with_changes(params=updated_node.params, body=body, leading_lines=[])
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: ARG002, N802
         """A call of the fix that takes over arguments of a matched call also takes over that call's layout."""

@@ -62,7 +62,11 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One change: replace (``pattern``, ``fix``, or several ``case``), or insert ``before``/``after`` an anchor."""
+    """One change: replace (``pattern`` and ``fix``, or several ``case``), or ``insert`` before or after an anchor.
+
+    ``unless`` are the forms that count as done already; left out, the fix itself is one. ``known`` holds, for a
+    captured run, the digests of the code that may be replaced.
+    """
 
     file: str | None = None
     inside: str | None = None
@@ -73,12 +77,17 @@ class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fix: str | None = None
     known: dict[str, tuple[str, ...]] = {}
     case: tuple[Case, ...] = ()
-    before: str | None = None
-    after: str | None = None
+    before: Texts = ()
+    after: Texts = ()
     insert: str | None = None
 
     def __hash__(self) -> int:
         return hash((self.file, self.inside, self.pattern, self.fix, self.case, self.before, self.after, self.insert))
+
+    @property
+    def anchors(self) -> tuple[str, ...]:
+        """The patterns that an insertion stands by; the first that is found counts."""
+        return texts(self.before) or texts(self.after)
 
 
 class Imports(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,6 +110,7 @@ class _RuleFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file: str = GENERATOR
     links: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     when: Probe = Probe()
     edit: tuple[Edit, ...] = ()
@@ -118,8 +128,8 @@ class Rule(_RuleFile, frozen=True):
 
     @property
     def parts(self) -> tuple[Edit | Imports, ...]:
-        """All that the rule does, in the order it is done: its edits, then its imports."""
-        return (*self.edit, *self.imports)
+        """All that the rule does. Imports come first: an edit may stand by one."""
+        return (*self.imports, *self.edit)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -209,19 +219,19 @@ def _path_problems(name: str) -> Iterator[str]:
 
 def _edit_problems(edit: Edit) -> Iterator[str]:
     replaces = edit.pattern is not None and edit.fix is not None
-    inserts = (edit.before is None) != (edit.after is None) and edit.insert is not None
+    inserts = bool(edit.before) != bool(edit.after) and edit.insert is not None
     if sum((replaces, bool(edit.case), inserts)) != 1:
         yield "it has exactly one of: pattern and fix; case; insert with before or after"
     stray = [k for k in ("pattern", "fix") if getattr(edit, k) is not None and not replaces]
-    stray += [k for k in ("before", "after", "insert") if getattr(edit, k) is not None and not inserts]
+    stray += [k for k in ("before", "after", "insert") if getattr(edit, k) not in {None, ()} and not inserts]
     if stray:
         yield f"{', '.join(stray)} without its partner"
 
 
 def _code_texts(rule: Rule) -> Iterator[str]:
     for edit in rule.edit:
-        yield from (text for text in (edit.pattern, edit.fix, edit.before, edit.after, edit.insert) if text)
-        yield from texts(edit.unless)
+        yield from (text for text in (edit.pattern, edit.fix, edit.insert) if text)
+        yield from (*edit.anchors, *texts(edit.unless))
         for case in edit.case:
             yield from (case.pattern, case.fix)
 
@@ -234,9 +244,9 @@ def in_order(rules: Sequence[Rule]) -> tuple[Rule, ...]:
     def visit(rule: Rule, path: tuple[str, ...]) -> None:
         if rule.id in path:
             raise RuleError("rules wait for each other", rule=rule.id, found=" -> ".join((*path, rule.id)))
-        for name in rule.after:
+        for name in (*rule.after, *rule.needs):
             if name not in known:
-                raise RuleError(f"after = {name!r} names no rule", rule=rule.id)
+                raise RuleError(f"{name!r}, which it comes after or needs, names no rule", rule=rule.id)
             visit(known[name], (*path, rule.id))
         done.setdefault(rule.id, rule)
 
@@ -246,12 +256,24 @@ def in_order(rules: Sequence[Rule]) -> tuple[Rule, ...]:
 
 
 def select(rules: Sequence[Rule], only: Sequence[str], skip: Sequence[str]) -> tuple[Rule, ...]:
-    """The rules that ``--only`` and ``--skip`` leave; RuleError for an id that is none."""
+    """The rules that ``--only`` and ``--skip`` leave; one that needs a rule left out is left out with it.
+
+    Raises:
+        RuleError: an id that is none, or ``--only`` without what the rule needs.
+    """
     known = {rule.id for rule in rules}
     for name in (*only, *skip):
         if name not in known:
             raise RuleError(f"no rule is called {name!r}", hint="speculators-patch rules lists them")
-    return tuple(r for r in rules if (not only or r.id in only) and r.id not in skip)
+    for name in only:
+        missing = [need for need in known[name].needs if need not in only]
+        if missing:
+            raise RuleError("a rule needs others", rule=name, hint=f"add --only {' --only '.join(missing)}")
+    kept: dict[str, Rule] = {}
+    for rule in rules:  # in order: what a rule needs comes before it
+        if (not only or rule.id in only) and rule.id not in skip and all(need in kept for need in rule.needs):
+            kept[rule.id] = rule
+    return tuple(kept.values())
 
 
 def describe(rule: Rule) -> dict[str, Any]:

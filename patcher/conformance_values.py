@@ -1,0 +1,319 @@
+"""What the expressions of a planned file stand for, as far as the file makes it evident.
+
+Flow is not followed. A name counts as known if all that is ever bound to it in its scope has the same value.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from patcher.facts_module import FunctionNode, last_name, relative
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from patcher.facts_base import Facts
+
+ScopeNode = ast.Module | FunctionNode | ast.Lambda | ast.ClassDef
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A module, class or function of the packages, reached by this dotted name."""
+
+    dotted: str
+
+
+@dataclass(frozen=True)
+class BoundMethod:
+    """A method reached through an instance, or a class method through its class."""
+
+    dotted: str
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An object of this class of the packages."""
+
+    dotted: str
+
+
+@dataclass(frozen=True)
+class Local:
+    """A class of the file itself, or an instance of it; ``home`` is the scope that the class stands in."""
+
+    node: ast.ClassDef
+    instance: bool
+    home: Names = field(compare=False)
+
+
+Value = Symbol | BoundMethod | Instance | Local
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """One binding of a name: an expression, an annotation, an imported name, a class of the file, or something unknown."""
+
+    value: ast.expr | None = None
+    annotation: ast.expr | None = None
+    imported: str | None = None
+    local: Local | None = None
+
+
+class Names:
+    """The names bound in one scope of the file, and the scope around it."""
+
+    def __init__(self, node: ScopeNode, parent: Names | None, package: str) -> None:
+        self.node = node
+        self.parent = parent
+        self.bound: dict[str, list[_Bound]] = {}
+        self.package = package
+        self._declare()
+
+    def _declare(self) -> None:
+        if isinstance(self.node, FunctionNode | ast.Lambda):
+            args = self.node.args
+            named = [*args.posonlyargs, *args.args, *args.kwonlyargs]
+            for index, arg in enumerate(named):
+                itself = self._itself() if index == 0 else None
+                self._add(arg.arg, _Bound(local=itself) if itself else _Bound(annotation=arg.annotation))
+            for starred in (args.vararg, args.kwarg):
+                if starred:
+                    self._add(starred.arg, _Bound())
+        for node in _own_nodes(self.node):
+            for name, bound in self._bindings(node):
+                self._add(name, bound)
+
+    def _itself(self) -> Local | None:
+        """What ``self`` is in a method."""
+        around = self.parent
+        if around is None or around.parent is None or not isinstance(around.node, ast.ClassDef):
+            return None
+        return None if _is_static(self.node) else Local(around.node, instance=True, home=around.parent)
+
+    def _add(self, name: str, bound: _Bound) -> None:
+        self.bound.setdefault(name, []).append(bound)
+
+    def _bindings(self, node: ast.AST) -> Iterator[tuple[str, _Bound]]:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                whole = alias.name if alias.asname else alias.name.partition(".")[0]
+                yield alias.asname or whole, _Bound(imported=whole)
+        elif isinstance(node, ast.ImportFrom):
+            module = relative(self.package, node.level, node.module)
+            yield from ((a.asname or a.name, _Bound(imported=f"{module}.{a.name}")) for a in node.names)
+        elif isinstance(node, ast.ClassDef):
+            yield node.name, _Bound(local=Local(node, instance=False, home=self))
+        elif isinstance(node, FunctionNode):
+            yield node.name, _Bound()
+        elif isinstance(node, ast.Assign | ast.NamedExpr | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            annotation = node.annotation if isinstance(node, ast.AnnAssign) else None
+            plain = [t.id for t in targets if isinstance(t, ast.Name)]
+            yield from ((name, _Bound(value=node.value, annotation=annotation)) for name in plain)
+            inner = [n for t in targets if not isinstance(t, ast.Name) for n in _stored(t)]
+            yield from ((name, _Bound()) for name in inner)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            yield node.name, _Bound()
+        elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension | ast.AugAssign):
+            yield from ((name, _Bound()) for name in _stored(node.target))
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+            yield from ((name, _Bound()) for name in _stored(node.optional_vars))
+        elif isinstance(node, ast.Delete):
+            yield from ((t.id, _Bound()) for t in node.targets if isinstance(t, ast.Name))
+
+
+class Evaluator:
+    """Values of expressions in one file, with the facts behind them."""
+
+    def __init__(self, facts: Facts, own_modules: frozenset[str]) -> None:
+        self._facts = facts
+        self._own = own_modules
+        self._active: set[tuple[int, str]] = set()
+
+    def covers(self, dotted: str) -> bool:
+        """Is it a name of the packages, and not of the files under test themselves?"""
+        module_or_name = (dotted, dotted.rpartition(".")[0])
+        return dotted.partition(".")[0] in self._facts.packages and not self._own.intersection(module_or_name)
+
+    def value(self, node: ast.expr | None, scope: Names) -> Value | None:
+        """What the expression stands for; None if that is not evident."""
+        if isinstance(node, ast.Name):
+            return self._name(node.id, scope)
+        if isinstance(node, ast.Attribute):
+            return self.member(self.value(node.value, scope), node.attr)
+        if isinstance(node, ast.Call):
+            return self._result(node, scope)
+        if isinstance(node, ast.NamedExpr):
+            return self.value(node.value, scope)
+        if isinstance(node, ast.IfExp):
+            return _agreed([self.value(node.body, scope), self.value(node.orelse, scope)])
+        return None
+
+    def _name(self, name: str, scope: Names) -> Value | None:
+        home: Names | None = scope
+        while home is not None and (name not in home.bound or (home is not scope and isinstance(home.node, ast.ClassDef))):
+            home = home.parent
+        if home is None or (id(home), name) in self._active:
+            return None
+        self._active.add((id(home), name))
+        try:
+            return self._bound(home.bound[name], home)
+        finally:
+            self._active.discard((id(home), name))
+
+    def _bound(self, bindings: list[_Bound], scope: Names) -> Value | None:
+        imported = [b.imported for b in bindings if b.imported is not None]
+        if imported:
+            # The alternatives of a try/except: the first that is there is the one that is taken.
+            there = [d for d in imported if self.covers(d) and self._facts.symbol(d) is not None]
+            return self._of_symbol(there[0]) if there and len(imported) == len(bindings) else None
+        values = [self._one(b, scope) for b in bindings if not _is_none(b.value)]
+        return _agreed(values)
+
+    def _one(self, bound: _Bound, scope: Names) -> Value | None:
+        if bound.local is not None:
+            return bound.local
+        if bound.annotation is not None:
+            return self.annotated(bound.annotation, scope)
+        return self.value(bound.value, scope)
+
+    def _of_symbol(self, dotted: str) -> Value | None:
+        definition = self._facts.symbol(dotted)
+        if definition is None:
+            return None
+        if definition.kind == "attribute":
+            cls = self._facts.type_of(dotted)
+            return Instance(cls) if cls and self.covers(cls) else None
+        return Symbol(dotted)
+
+    def annotated(self, node: ast.expr, scope: Names) -> Value | None:
+        """The instance that an annotation promises: of ``C``, ``"C"``, ``C | None``, ``Optional[C]``."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                return self.annotated(ast.parse(node.value, mode="eval").body, scope)
+            except SyntaxError:
+                return None
+        if isinstance(node, ast.BinOp):
+            sides = [s for s in (node.left, node.right) if not _is_none(s)]
+            return self.annotated(sides[0], scope) if len(sides) == 1 else None
+        if isinstance(node, ast.Subscript):
+            return self.annotated(node.slice, scope) if last_name(node.value) == "Optional" else None
+        return self._made(self.value(node, scope))
+
+    def _made(self, cls: Value | None) -> Value | None:
+        """An instance of the class, if it is one."""
+        if isinstance(cls, Local) and not cls.instance:
+            return replace(cls, instance=True)
+        if isinstance(cls, Symbol):
+            definition = self._facts.symbol(cls.dotted)
+            return Instance(cls.dotted) if definition and definition.kind == "class" else None
+        return None
+
+    def _result(self, call: ast.Call, scope: Names) -> Value | None:
+        if last_name(call.func) == "getattr" and len(call.args) == 2 and isinstance(call.args[1], ast.Constant):
+            return self.member(self.value(call.args[0], scope), str(call.args[1].value))
+        callee = self.value(call.func, scope)
+        if isinstance(callee, BoundMethod) or (isinstance(callee, Symbol) and self._made(callee) is None):
+            definition = self._facts.symbol(callee.dotted)
+            cls = self._facts.type_of(callee.dotted) if definition and definition.kind != "module" else None
+            return Instance(cls) if cls and self.covers(cls) else None
+        if callee is None and isinstance(call.func, ast.Attribute):
+            return self._own_result(self.value(call.func.value, scope), call.func.attr)
+        return self._made(callee)
+
+    def _own_result(self, base: Value | None, name: str) -> Value | None:
+        """What a method of a class in the file returns, by its annotation."""
+        if not isinstance(base, Local):
+            return None
+        for method in base.node.body:
+            if isinstance(method, FunctionNode) and method.name == name and method.returns is not None:
+                return self.annotated(method.returns, base.home)
+        return None
+
+    def member(self, base: Value | None, name: str) -> Value | None:
+        """The value of an attribute; None if that is not evident or there is no such attribute."""
+        if isinstance(base, Local):
+            return self._own_attribute(base, name)
+        if base is None or isinstance(base, BoundMethod):
+            return None
+        dotted = f"{base.dotted}.{name}"
+        definition = self._facts.symbol(dotted)
+        if definition is None or definition.kind in ("attribute", "module", "class", "function"):
+            return self._of_symbol(dotted) if definition else None
+        if definition.kind == "method" and isinstance(base, Symbol):
+            return None  # through the class: the first argument is self
+        return BoundMethod(dotted)
+
+    def _own_attribute(self, base: Local, name: str) -> Value | None:
+        key = (id(base.node), name)
+        if key in self._active:
+            return None
+        self._active.add(key)
+        try:
+            found = list(self._assigned(base, name))
+        finally:
+            self._active.discard(key)
+        return _agreed(found) or self._inherited(base, name)
+
+    def _assigned(self, base: Local, name: str) -> Iterator[Value | None]:
+        """What the methods of a class in the file assign to ``self.name``; one None if it is a method itself."""
+        inside = Names(base.node, base.home, base.home.package)
+        for method in (n for n in base.node.body if isinstance(n, FunctionNode)):
+            if method.name == name:
+                yield None
+            first = method.args.args[0].arg if method.args.args else ""
+            for value, annotation in _attribute_values(method, first, name):
+                names = Names(method, inside, inside.package)
+                yield self.annotated(annotation, names) if annotation else self.value(value, names)
+
+    def _inherited(self, base: Local, name: str) -> Value | None:
+        for parent in base.node.bases:
+            value = self.value(parent, base.home)
+            if isinstance(value, Symbol) and value.dotted != name:
+                return self.member(Instance(value.dotted) if base.instance else value, name)
+        return None
+
+
+def _attribute_values(method: FunctionNode, first: str, name: str) -> Iterator[tuple[ast.expr | None, ast.expr | None]]:
+    """What a method assigns to ``self.name``: the value and the annotation; (None, None) where it isn't one value."""
+    for node in ast.walk(method):
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                if ast.unparse(target) == f"{first}.{name}" and not _is_none(node.value):
+                    plain = None if isinstance(node, ast.AugAssign) else node.value
+                    yield plain, getattr(node, "annotation", None)
+                elif isinstance(target, ast.Tuple | ast.List) and f"{first}.{name}" in map(ast.unparse, target.elts):
+                    yield None, None
+
+
+def _own_nodes(scope: ScopeNode) -> Iterator[ast.AST]:
+    """The nodes of a scope in source order, without those of the scopes in it."""
+    body: list[ast.AST] = [scope.body] if isinstance(scope, ast.Lambda) else list(scope.body)
+    todo = body[::-1]
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, FunctionNode | ast.ClassDef | ast.Lambda):
+            todo.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+def _stored(target: ast.AST) -> list[str]:
+    return [n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+
+
+def _is_static(node: FunctionNode | ast.Lambda) -> bool:
+    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+    return any(last_name(d) in ("staticmethod", "classmethod") for d in decorators)
+
+
+def _is_none(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _agreed(values: list[Value | None]) -> Value | None:
+    first = values[0] if values else None
+    return first if all(value == first for value in values) else None

@@ -1,0 +1,393 @@
+"""Follows a dotted name through the source: re-exports, aliases, star imports, lazy tables, base classes."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from patcher.errors import TargetError
+from patcher.facts_module import FunctionNode, SourceModule, collect, last_name, parse, relative
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from patcher.facts_base import Kind
+    from patcher.facts_module import Binding, Scope
+
+_NATIVE = (".so", ".pyd")
+
+
+@dataclass(frozen=True)
+class Entity:
+    """What a name leads to.
+
+    Args:
+        kind: as in Definition, or ``external`` for a name of a package that is not covered.
+        dotted: where it is defined.
+        module: the module that defines it; None for an external name or a module without Python source.
+        node: the statement that defines it.
+        binding: of an attribute, how it is bound.
+        owner: of a class's member, the class that defines it.
+    """
+
+    kind: Kind | str
+    dotted: str
+    module: SourceModule | None = None
+    node: ast.stmt | None = None
+    binding: Binding | None = None
+    owner: Entity | None = None
+
+    @cached_property
+    def scope(self) -> Scope:
+        """Of a class, the names that its body binds."""
+        body = self.node.body if isinstance(self.node, ast.ClassDef) else []
+        return collect(body, self.module.package if self.module else "")
+
+    @cached_property
+    def instance_attributes(self) -> dict[str, tuple[Binding, FunctionNode]]:
+        """Of a class, what its methods assign to ``self.x``, with the method."""
+        return dict(_instance_attributes(self))
+
+
+class Resolver:
+    """Reads only the modules that a question leads to, each once."""
+
+    def __init__(self, roots: Mapping[str, Path]) -> None:
+        self.roots = dict(roots)
+        self._modules: dict[str, SourceModule | None] = {}
+        self._mros: dict[str, list[Entity]] = {}
+        self._entities: dict[str, Entity | None] = {}
+        self._active: set[tuple[str, str, bool]] = set()
+
+    def resolve(self, dotted: str) -> Entity | None:
+        """The entity of a dotted name; None if there is none.
+
+        Raises:
+            TargetError: its package is not covered, or a file on the way can't be read or parsed.
+        """
+        root = dotted.partition(".")[0]
+        if root not in self.roots:
+            raise TargetError(
+                f"{dotted} belongs to no package whose source is known",
+                expected=" or ".join(sorted(self.roots)),
+                found=root,
+            )
+        if dotted not in self._entities:
+            self._entities[dotted] = self._walk(dotted.split("."))
+        return self._entities[dotted]
+
+    def _walk(self, parts: list[str]) -> Entity | None:
+        entity: Entity | None = self._module_entity(parts[0])
+        for index, part in enumerate(parts[1:], start=1):
+            if entity is None:
+                return None
+            last = index == len(parts) - 1
+            submodule = self._module_entity(f"{entity.dotted}.{part}") if entity.kind == "module" else None
+            # `import a.b.c` goes by files even where a package binds the same name to something else.
+            entity = submodule if submodule and not last else self.member(entity, part)
+        return entity
+
+    def member(self, entity: Entity, name: str) -> Entity | None:
+        """The attribute of a module or class; of anything else, None."""
+        if entity.kind == "external":
+            return Entity("external", f"{entity.dotted}.{name}")
+        if entity.kind == "module":
+            found = self.lookup(entity.module, name) if entity.module else None
+            return found or self._module_entity(f"{entity.dotted}.{name}")
+        return self.class_member(entity, name) if entity.kind == "class" else None
+
+    # Modules
+
+    def module(self, dotted: str) -> SourceModule | None:
+        """The parsed module; None if there is no Python file of that name."""
+        if dotted not in self._modules:
+            path = self._path(dotted)
+            root = self.roots[dotted.partition(".")[0]]
+            self._modules[dotted] = (
+                parse(dotted, path, f"{dotted.partition('.')[0]}/{_below(path, root)}") if path else None
+            )
+        return self._modules[dotted]
+
+    def module_or_none(self, dotted: str) -> SourceModule | None:
+        """The parsed module; None also for a package that isn't covered."""
+        return self.module(dotted) if dotted.partition(".")[0] in self.roots else None
+
+    def _path(self, dotted: str) -> Path | None:
+        root, *rest = dotted.split(".")
+        if root not in self.roots:
+            return None
+        folder = self.roots[root].joinpath(*rest)
+        candidates = [folder / "__init__.py", *([folder.parent / f"{folder.name}.py"] if rest else [])]
+        return next((path for path in candidates if path.is_file()), None)
+
+    def _module_entity(self, dotted: str) -> Entity | None:
+        if self._path(dotted) is not None:
+            return Entity("module", dotted, self.module(dotted))
+        root, *rest = dotted.split(".")
+        folder = self.roots[root].joinpath(*rest) if root in self.roots else None
+        if folder is None or not (folder.is_dir() or _native(folder)):
+            return None
+        return Entity("module", dotted)
+
+    # Names in a module
+
+    def lookup(self, module: SourceModule, name: str, *, typing: bool = False) -> Entity | None:
+        """What a name means in a module at run time, or with ``typing`` also for a type checker."""
+        key = (module.name, name, typing)
+        if key in self._active:
+            return None
+        self._active.add(key)
+        try:
+            return self._lookup(module, name, typing=typing or self.is_lazy(module))
+        finally:
+            self._active.discard(key)
+
+    def _lookup(self, module: SourceModule, name: str, *, typing: bool) -> Entity | None:
+        found = self._bound(module, name, typing_only=False) or self._starred(module, name, typing_only=False)
+        if found is None and self.is_lazy(module):
+            found = self._from_table(module, name)
+        if found is None and typing:
+            found = self._bound(module, name, typing_only=True) or self._starred(
+                module, name, typing_only=True
+            )
+        if found is None and name in module.globals_set_in_functions:
+            line = module.globals_set_in_functions[name]
+            found = Entity("attribute", f"{module.name}.{name}", module, ast.Pass(lineno=line))
+        return found
+
+    def is_lazy(self, module: SourceModule) -> bool:
+        """Does the module make names on demand?"""
+        return module.scope.replaced or "__getattr__" in module.scope.names
+
+    def _bound(self, module: SourceModule, name: str, *, typing_only: bool) -> Entity | None:
+        attribute: Entity | None = None
+        for binding in module.scope.candidates(name, typing_only=typing_only):
+            entity = self._follow(binding, module, name)
+            if entity is not None and entity.kind != "attribute":
+                return entity
+            attribute = attribute or entity
+        return attribute
+
+    def _follow(self, binding: Binding, module: SourceModule, name: str) -> Entity | None:
+        dotted = f"{module.name}.{name}"
+        if binding.kind in ("function", "class"):
+            return Entity(binding.kind, dotted, module, binding.node)
+        if binding.target is not None:
+            return self._imported(*binding.target)
+        alias = None
+        if binding.value is not None and name not in _names(binding.value):
+            alias = self.evaluate(binding.value, module)
+        if alias is not None and alias.kind not in ("external", "attribute"):
+            return alias
+        return Entity("attribute", dotted, module, binding.node, binding)
+
+    def _imported(self, source: str, name: str | None) -> Entity | None:
+        if source.partition(".")[0] not in self.roots:
+            return Entity("external", f"{source}.{name}" if name else source)
+        module = self._module_entity(source)
+        return module if module is None or name is None else self.member(module, name)
+
+    def _starred(self, module: SourceModule, name: str, *, typing_only: bool) -> Entity | None:
+        stars = [star for star, only in module.scope.stars if only == typing_only]
+        # At run time the last one wins. A type checker's list can name hundreds of modules, the common ones first.
+        for star in stars if typing_only else reversed(stars):
+            if not self._may_export(star, name):
+                continue
+            source = self.module(star)
+            if source and (name in source.exported if source.exported else not name.startswith("_")):
+                found = self.lookup(source, name, typing=typing_only)
+                if found is not None:
+                    return found
+        return None
+
+    def _may_export(self, dotted: str, name: str) -> bool:
+        """A look at the text, before the cost of parsing it."""
+        path = self._path(dotted)
+        if path is None or self._modules.get(dotted) is not None:
+            return path is not None
+        text = path.read_bytes()
+        return name.encode() in text or b"import *" in text
+
+    def _from_table(self, module: SourceModule, name: str) -> Entity | None:
+        for key, value, table_key in _table_entries(module, name):
+            source, attribute = _table_target(value, name) if table_key is None else (table_key, name)
+            if source is not None:
+                level = len(source) - len(source.lstrip("."))
+                where = relative(module.package, level, source.lstrip(".")) if level else source
+                for candidate in (where, f"{module.package}.{where}"):
+                    found = self._imported(candidate, attribute)
+                    if found is not None and found.kind != "external":
+                        return found
+            return Entity("attribute", f"{module.name}.{name}", module, ast.Pass(lineno=key.lineno))
+        return None
+
+    # Expressions
+
+    def evaluate(self, node: ast.expr, module: SourceModule, *, typing: bool = False) -> Entity | None:
+        """What a dotted expression means in a module; None for anything that is no dotted name."""
+        if isinstance(node, ast.Name):
+            found = self.lookup(module, node.id, typing=typing)
+            if found is None and hasattr(builtins, node.id):
+                return Entity("external", f"builtins.{node.id}")
+            return found
+        if isinstance(node, ast.Attribute):
+            base = self.evaluate(node.value, module, typing=typing)
+            return self.member(base, node.attr) if base else None
+        return None
+
+    # Classes
+
+    def mro(self, cls: Entity) -> list[Entity]:
+        """The class and its bases in the order of look-up, external ones included."""
+        if cls.dotted not in self._mros:
+            self._mros[cls.dotted] = [cls]  # a class that inherits from itself ends here
+            lines = [self.mro(base) if base.kind == "class" else [base] for base in self.bases(cls)]
+            chain = [entity for line in lines for entity in line]
+            # A base reached twice stands where it is reached last, as in C3 for every order that Python accepts.
+            self._mros[cls.dotted] = [
+                cls,
+                *(e for i, e in enumerate(chain) if e.dotted not in _dotted(chain[i + 1 :])),
+            ]
+        return self._mros[cls.dotted]
+
+    def bases(self, cls: Entity) -> Iterator[Entity]:
+        """What the class statement names as bases, unknown ones as external."""
+        if not isinstance(cls.node, ast.ClassDef) or cls.module is None:
+            return
+        for base in cls.node.bases:
+            expression = base.value if isinstance(base, ast.Subscript) else base
+            yield self.evaluate(expression, cls.module) or Entity("external", f"?.{ast.unparse(base)}")
+
+    def class_member(self, cls: Entity, name: str) -> Entity | None:
+        """The attribute or method, own or inherited, or set on ``self`` in a method."""
+        line = [entity for entity in self.mro(cls) if entity.kind == "class"]
+        for owner in line:
+            for binding in [
+                b for only in (False, True) for b in owner.scope.candidates(name, typing_only=only)
+            ]:
+                return self._member_entity(owner, name, binding)
+        for owner in line:
+            if name in owner.instance_attributes:
+                binding, _ = owner.instance_attributes[name]
+                return Entity(
+                    "attribute", f"{owner.dotted}.{name}", owner.module, binding.node, binding, owner
+                )
+        return None
+
+    def _member_entity(self, owner: Entity, name: str, binding: Binding) -> Entity | None:
+        dotted = f"{owner.dotted}.{name}"
+        if binding.target is not None:
+            return self._imported(*binding.target)
+        if (
+            isinstance(binding.value, ast.Name)
+            and binding.value.id in owner.scope.names
+            and binding.value.id != name
+        ):
+            return self.class_member(owner, binding.value.id)
+        kind = _method_kind(binding.node) if isinstance(binding.node, FunctionNode) else binding.kind
+        return Entity(kind, dotted, owner.module, binding.node, binding, owner)
+
+
+def _method_kind(node: FunctionNode) -> Kind:
+    decorators = {last_name(d) for d in node.decorator_list}
+    if decorators & {"property", "cached_property", "setter", "getter"}:
+        return "attribute"
+    if "staticmethod" in decorators:
+        return "staticmethod"
+    if "classmethod" in decorators or node.name in ("__init_subclass__", "__class_getitem__", "__new__"):
+        return "classmethod"
+    return "method"
+
+
+def _instance_attributes(cls: Entity) -> Iterator[tuple[str, tuple[Binding, FunctionNode]]]:
+    from patcher.facts_module import Binding  # noqa: PLC0415
+
+    methods = (
+        [n for n in cls.node.body if isinstance(n, FunctionNode)]
+        if isinstance(cls.node, ast.ClassDef)
+        else []
+    )
+    # The first assignment of the first method counts: that is __init__ in most classes, and dict() keeps the last.
+    for method in reversed(methods):
+        self_name = method.args.args[0].arg if method.args.args else ""
+        for node in reversed(list(ast.walk(method))):
+            targets = (
+                node.targets
+                if isinstance(node, ast.Assign)
+                else [node.target]
+                if isinstance(node, ast.AnnAssign)
+                else []
+            )
+            for target in targets:
+                for attribute in ast.walk(target):
+                    if isinstance(attribute, ast.Attribute) and ast.unparse(attribute.value) == self_name:
+                        value = node.value if attribute is target else None  # type: ignore[attr-defined]
+                        annotation = getattr(node, "annotation", None)
+                        yield attribute.attr, (Binding("attribute", node, None, value, annotation), method)  # type: ignore[arg-type]
+
+
+def _table_entries(
+    module: SourceModule, name: str
+) -> Iterator[tuple[ast.Constant, ast.expr | None, str | None]]:
+    """Where a lazy module's tables name ``name``: the constant, the value at it, and the key that lists it."""
+    for statement in module.tree.body:
+        for table in _tables(statement):
+            for key, value in zip(table.keys, table.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value == name:
+                    yield key, value, None
+                elif isinstance(key, ast.Constant) and isinstance(value, ast.List | ast.Tuple | ast.Set):
+                    yield from ((c, None, str(key.value)) for c in _constants(value) if c.value == name)
+    for binding in module.scope.names.get("__getattr__", ()):
+        constants = list(_constants(binding.node))
+        yield from ((c, None, None) for c in constants if c.value == name)
+        if (
+            module.exported
+            and name in module.exported
+            and "__all__" in {n.id for n in ast.walk(binding.node) if isinstance(n, ast.Name)}
+        ):
+            yield ast.Constant(name, lineno=binding.node.lineno), None, None
+
+
+def _tables(statement: ast.stmt) -> Iterator[ast.Dict]:
+    if isinstance(statement, ast.If | ast.Try):
+        for inner in [*statement.body, *statement.orelse]:
+            yield from _tables(inner)
+    elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+        yield from (node for node in ast.walk(statement.value) if isinstance(node, ast.Dict))
+
+
+def _table_target(value: ast.expr | None, name: str) -> tuple[str | None, str]:
+    """The module and the attribute that a table's value names: ``"mod:attr"``, ``"mod"`` or ``("mod", "attr")``."""
+    texts = [str(c.value) for c in _constants(value) if isinstance(c.value, str)] if value is not None else []
+    if isinstance(value, ast.Constant) and len(texts) == 1:
+        source, _, attribute = texts[0].partition(":")
+        return source, attribute or name
+    if isinstance(value, ast.Tuple) and len(texts) == 2:
+        return texts[0], texts[1]
+    return None, name
+
+
+def _constants(node: ast.AST) -> Iterator[ast.Constant]:
+    yield from (n for n in ast.walk(node) if isinstance(n, ast.Constant))
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _dotted(entities: list[Entity]) -> set[str]:
+    return {entity.dotted for entity in entities}
+
+
+def _native(folder: Path) -> bool:
+    return folder.parent.is_dir() and any(
+        path.suffix in _NATIVE for path in folder.parent.glob(f"{folder.name}.*")
+    )
+
+
+def _below(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()

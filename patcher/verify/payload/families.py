@@ -1,0 +1,131 @@
+"""The tiny model of each family, as data: its configuration, and what its reference needs on a CPU. Standard library only."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+VOCABULARY = 288
+STD = 0.06
+DEPTH = 6
+
+BASE = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "num_hidden_layers": DEPTH,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "max_position_embeddings": 512,
+    "initializer_range": STD,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    # phi3 and glm4 need one inside the vocabulary.
+    "pad_token_id": 0,
+    "tie_word_embeddings": False,
+}
+EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
+# Query and key heads of 64 and values of 32: head sizes that the CPU backend has kernels for.
+LATENT = {
+    "head_dim": None,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 48,
+    "kv_lora_rank": 32,
+    "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 32,
+    "v_head_dim": 32,
+    "n_routed_experts": 8,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 64,
+    "first_k_dense_replace": 1,
+    "norm_topk_prob": True,
+    "routed_scaling_factor": 1.0,
+}
+
+FAMILIES = {
+    "llama": ("LlamaForCausalLM", {}),
+    "mistral": ("MistralForCausalLM", {"sliding_window": None}),
+    "qwen2": ("Qwen2ForCausalLM", {}),
+    "qwen3": ("Qwen3ForCausalLM", {}),
+    "qwen2_moe": (
+        "Qwen2MoeForCausalLM",
+        {**EXPERTS, "shared_expert_intermediate_size": 128, "decoder_sparse_step": 1, "norm_topk_prob": True},
+    ),
+    "qwen3_moe": ("Qwen3MoeForCausalLM", {**EXPERTS, "decoder_sparse_step": 1, "norm_topk_prob": True}),
+    "gpt_oss": (
+        "GptOssForCausalLM",
+        {"num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 128, "sliding_window": 64},
+    ),
+    "gemma": ("GemmaForCausalLM", {"tie_word_embeddings": True}),
+    "gemma2": (
+        "Gemma2ForCausalLM",
+        {"tie_word_embeddings": True, "query_pre_attn_scalar": 32, "sliding_window": 64},
+    ),
+    "gemma3_text": (
+        "Gemma3ForCausalLM",
+        {"tie_word_embeddings": True, "query_pre_attn_scalar": 32, "sliding_window": 64},
+    ),
+    "cohere": ("CohereForCausalLM", {"tie_word_embeddings": True}),
+    "granite": (
+        "GraniteForCausalLM",
+        {
+            "embedding_multiplier": 3.0,
+            "residual_multiplier": 0.5,
+            "attention_multiplier": 0.2,
+            "logits_scaling": 4.0,
+        },
+    ),
+    "olmo2": ("Olmo2ForCausalLM", {}),
+    "phi3": ("Phi3ForCausalLM", {"sliding_window": None}),
+    "deepseek_v2": ("DeepseekV2ForCausalLM", {**LATENT, "topk_method": "greedy", "n_group": 1, "topk_group": 1}),
+    "deepseek_v3": (
+        "DeepseekV3ForCausalLM",
+        {**LATENT, "topk_method": "noaux_tc", "scoring_func": "sigmoid", "n_group": 2, "topk_group": 1},
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Manner:
+    """How a family is checked on one kind of device.
+
+    Attributes:
+        reference: ``transformers``, or ``vllm`` for vLLM's own untouched forward.
+        one_prompt_a_call: batches are sent prompt by prompt.
+        environment: variables that vLLM must see, in the reference and in the extraction.
+    """
+
+    reference: str = "transformers"
+    one_prompt_a_call: bool = False
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+# On the CPU backend MLA runs as ordinary attention only, and then plain vLLM, without any extraction, differs from
+# transformers, and gives a prompt other values alone than in a batch. Only a GPU can tell about batches.
+_LATENT_ON_CPU = Manner("vllm", one_prompt_a_call=True, environment=(("VLLM_MLA_DISABLE", "1"),))
+ON_CPU = {
+    "deepseek_v2": _LATENT_ON_CPU,
+    "deepseek_v3": _LATENT_ON_CPU,
+    "kimi_k2": _LATENT_ON_CPU,
+    "kimi_k25": _LATENT_ON_CPU,
+    # gpt_oss on the CPU backend differs from transformers too, but not with the batch.
+    "gpt_oss": Manner("vllm"),
+}
+
+
+def settings(family):
+    """The ``config.json`` of a family's tiny model, as a dictionary.
+
+    Raises:
+        KeyError: no family has that name.
+    """
+    architecture, own = FAMILIES[family]
+    merged = {**BASE, **own, "model_type": family, "architectures": [architecture]}
+    return copy.deepcopy({key: value for key, value in merged.items() if key != "head_dim" or value})
+
+
+def manner(model_type, gpu):
+    """How a model of this type is checked on a machine with or without a GPU."""
+    return Manner() if gpu else ON_CPU.get(model_type, Manner())

