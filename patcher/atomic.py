@@ -81,7 +81,7 @@ def _run(place: Place, action: Literal["apply", "revert"], steps: tuple[Step, ..
         except BaseException as error:
             _take_back(place, entries, opened, error)
             if isinstance(error, OSError):
-                raise _refused(error) from error
+                raise refused(error) from error
             raise
         with contextlib.suppress(OSError):  # the work is done; what can't be tidied now, the next command tidies
             _tidy(place, entries, opened)
@@ -105,7 +105,7 @@ def recover(place: Place, opened: Opened) -> Outcome:
                 _back(place, entries)
             _tidy(place, entries, opened)
     except OSError as error:
-        raise _refused(error) from error
+        raise refused(error) from error
     return outcome
 
 
@@ -161,7 +161,7 @@ def _back(place: Place, entries: tuple[Entry, ...]) -> None:
         elif os.path.lexists(_old(path)):
             disk.put(_old(path), path)
     _clear(place)
-    _sync(place, entries)
+    _sync(place, entries, must=False)
 
 
 def _take_back(place: Place, entries: tuple[Entry, ...], opened: Opened | None, error: BaseException) -> None:
@@ -226,14 +226,15 @@ def _clear(place: Place) -> None:
         pyc.unlink(missing_ok=True)
 
 
-def _sync(place: Place, entries: tuple[Entry, ...]) -> None:
+def _sync(place: Place, entries: tuple[Entry, ...], *, must: bool = True) -> None:
     folders = {place.resolve(entry.name).parent for entry in entries}
     for folder in sorted(folders):
         if folder.is_dir():
-            disk.sync_folder(folder)
+            disk.sync_folder(folder, must=must)
 
 
-def _refused(error: OSError) -> FileError:
+def refused(error: OSError) -> FileError:
+    """Turn the operating system's refusal into the failure that the user is told."""
     return FileError(
         "the file system refused the change; everything is as it was",
         where=str(error.filename) if error.filename is not None else None,

@@ -199,13 +199,14 @@ class _Checker(ast.NodeVisitor):
             for alias in node.names:
                 dotted = module if alias.name == "*" else f"{module}.{alias.name}"
                 if self._values.covers(module) and self._values.covers(dotted) and self._facts.symbol(dotted) is None:
-                    yield self._unresolved(node, module, alias.name)
+                    yield from self._unresolved(node, module, alias.name)
 
-    def _unresolved(self, node: ast.ImportFrom, module: str, name: str) -> Finding:
+    def _unresolved(self, node: ast.ImportFrom, module: str, name: str) -> Iterator[Finding]:
         code = f"from {module} import {name}"
         if self._facts.symbol(module) is None:
-            return self._finding(node, code, f"{module}.{name}", f"no module {module}")
-        return self._finding(node, code, f"{module}.{name}", f"{module} has no {name!r}", at=module)
+            yield self._finding(node, code, f"{module}.{name}", f"no module {module}")
+        elif self._facts.closure(module) != "open":
+            yield self._finding(node, code, f"{module}.{name}", f"{module} has no {name!r}", at=module)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:  # noqa: N802
         """A name read from a module or class of the packages."""

@@ -256,14 +256,14 @@ class Evaluator:
             found = list(self._assigned(base, name))
         finally:
             self._active.discard(key)
-        return _agreed(found) or self._inherited(base, name)
+        return _agreed(found) if found else self._inherited(base, name)
 
     def _assigned(self, base: Local, name: str) -> Iterator[Value | None]:
-        """What the methods of a class in the file assign to ``self.name``; one None if it is a method itself."""
+        """What the methods of a class in the file assign to ``self.name``, and what its body binds to the name."""
         inside = Names(base.node, base.home, base.home.package)
+        if name in inside.bound:
+            yield self._name(name, inside)
         for method in (n for n in base.node.body if isinstance(n, FunctionNode)):
-            if method.name == name:
-                yield None
             first = method.args.args[0].arg if method.args.args else ""
             for value, annotation in _attribute_values(method, first, name):
                 names = Names(method, inside, inside.package)

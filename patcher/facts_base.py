@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from patcher.signature import Parameter, Signature
 
 Kind = Literal["module", "function", "class", "method", "classmethod", "staticmethod", "attribute"]
-Closure = Literal["closed", "abstract", "open"]
+Closure = Literal["closed", "abstract", "lazy", "open"]
 
 _PROBE = re.compile(r"(?P<callable>[\w.]+)\((?P<parameter>\w+)\)")
 
@@ -71,8 +71,9 @@ class Facts(ABC):
     def closure(self, dotted: str) -> Closure:
         """Can the absence of a member of this class or module be trusted?
 
-        ``closed``: yes. ``abstract``: yes for the class itself, not for instances, whose class is another one.
-        ``open``: no (a base class out of sight, a ``__getattr__``).
+        ``closed``: yes. ``abstract``: yes for the class itself, not for its instances, which have more members or
+        another class. ``lazy``: a module that makes names on demand; the tables and names written in it were searched.
+        ``open``: no (a base class out of sight, names made by running code).
         """
 
     @abstractmethod

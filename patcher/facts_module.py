@@ -94,6 +94,14 @@ class SourceModule:
         return frozenset(found) or None
 
     @cached_property
+    def writes_globals(self) -> bool:
+        """Does its top level call ``globals()``, and so perhaps make names that no statement shows?"""
+        if "globals()" not in self.text:
+            return False
+        top = [s for s in self.tree.body if not isinstance(s, FunctionNode | ast.ClassDef)]
+        return any(ast.unparse(n) == "globals()" for s in top for n in ast.walk(s) if isinstance(n, ast.Call))
+
+    @cached_property
     def globals_set_in_functions(self) -> dict[str, int]:
         """Names declared ``global`` in a function, with the line: they may exist once it has run."""
         nodes = (node for node in ast.walk(self.tree) if isinstance(node, ast.Global))

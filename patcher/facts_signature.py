@@ -58,7 +58,7 @@ class Signatures:
         if entity.kind != "class":
             return "open"
         line = self.resolver.mro(entity)
-        known = _PLAIN_BASES | _ENUM_BASES | _TUPLE_BASES | {_STRUCT}
+        known = _PLAIN_BASES | _ENUM_BASES | {_STRUCT}
         if any(base.kind != "class" and base.dotted not in known for base in line):
             return "open"
         if any(name in base.scope.names for base in line for name in ("__getattr__", "__getattribute__")):
@@ -69,14 +69,17 @@ class Signatures:
         if module is None:
             return "open"
         outside = any(self.resolver.module_or_none(star) is None for star, _ in module.scope.stars)
-        return "open" if outside or self.resolver.is_lazy(module) else "closed"
+        if outside or module.writes_globals:
+            return "open"
+        return "lazy" if self.resolver.is_lazy(module) else "closed"
 
     def _abstract(self, cls: Entity) -> bool:
         if not isinstance(cls.node, ast.ClassDef):
             return False
         direct = {base.dotted for base in self.resolver.bases(cls)}
-        own = [d for n in cls.node.body if isinstance(n, FunctionNode) for d in n.decorator_list]
-        return bool(direct & _ABSTRACT_BASES) or any(last_name(d) == "abstractmethod" for d in own)
+        enum = any(base.dotted in _ENUM_BASES for base in self.resolver.mro(cls))
+        methods = [n for n in cls.node.body if isinstance(n, FunctionNode)]
+        return enum or bool(direct & _ABSTRACT_BASES) or any(_is_abstract(method) for method in methods)
 
     # Functions
 
@@ -267,6 +270,12 @@ def _parameters(args: ast.arguments) -> Iterator[Parameter]:
 
 def _text(default: ast.expr | None) -> str | None:
     return None if default is None else ast.unparse(default)
+
+
+def _is_abstract(method: FunctionNode) -> bool:
+    last = method.body[-1]
+    raised = last_name(last.exc) if isinstance(last, ast.Raise) and last.exc is not None else ""
+    return raised == "NotImplementedError" or any(last_name(d) == "abstractmethod" for d in method.decorator_list)
 
 
 def _flag(decorator: ast.expr, name: str, *, default: bool) -> bool:

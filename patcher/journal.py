@@ -52,15 +52,15 @@ class Opened:
     journal: Journal
 
     def advance(self, phase: Phase) -> Opened:
-        """Enter the next phase, on the disk when this returns. Raises OSError."""
+        """Enter the next phase, on the disk when this returns (save for "undo", which waits for no disk). Raises OSError."""
         _at(self.folder, self.phase).replace(_at(self.folder, phase))
-        disk.sync_folder(self.folder)
+        disk.sync_folder(self.folder, must=phase != "undo")
         return Opened(self.folder, phase, self.journal)
 
     def close(self) -> None:
         """End the transaction. Raises OSError."""
         _at(self.folder, self.phase).unlink(missing_ok=True)
-        disk.sync_folder(self.folder)
+        disk.sync_folder(self.folder, must=False)
 
 
 def begin(folder: Path, journal: Journal) -> Opened:

@@ -14,7 +14,7 @@ from patcher.errors import RuleError
 from patcher.layout import lay_out, with_parameters
 from patcher.match import Captured
 from patcher.pattern import Match, Pattern
-from patcher.syntax import Tree, qualified, walk
+from patcher.syntax import Tree, digest, qualified, walk
 from patcher.template import one_name, parse_template, run_name
 
 Statements = Sequence[cst.CSTNode]
@@ -69,17 +69,30 @@ def _replace_statements(tree: Tree, old: Statements, new: Statements) -> Tree:
     place = tree.place(old[0])
     assert place.index is not None  # noqa: S101  a statement always stands in a block
     body = list(getattr(place.parent, place.field))
-    taken = _with_lead(new, old[0])
+    taken = _with_lead(_kept(new, old), old[0])
     body[place.index : place.index + len(old)] = taken
     if not body:
         body = [cst.SimpleStatementLine([cst.Pass()])]
     return tree.rebuilt(place.parent, place.field, body)
 
 
+def _kept(new: Statements, old: Statements) -> list[cst.CSTNode]:
+    """A statement that the fix repeats unchanged stays the old one, with its comments and layout."""
+    left = {digest([node]): node for node in old}
+    result = []
+    for node in new:
+        same = left.pop(digest([node]), None)
+        own = [line for line in getattr(node, "leading_lines", []) if line.comment]
+        result.append(node if same is None else same.with_changes(leading_lines=own) if own else same)
+    return result
+
+
 def _with_lead(new: Statements, old: cst.CSTNode) -> list[cst.CSTNode]:
     """The first new statement keeps the blank lines of the old one, and its comments unless it brings its own."""
     if not new:
         return []
+    if new[0] is old:
+        return list(new)
     own = list(getattr(new[0], "leading_lines", []))
     lead = list(getattr(old, "leading_lines", []))
     if any(line.comment for line in own):

@@ -6,6 +6,7 @@ apply_steps.py and revert_steps.py plan the two files, RECORD and the record; at
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -19,7 +20,7 @@ from patcher.lock import exclusive
 from patcher.place import anchor, place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from patcher.record import Record
@@ -76,7 +77,7 @@ def apply(
         return Result("nothing")
     epoch = _epoch(environ)
     preflight.check(target)
-    with exclusive(anchor(target) / journal.LOCK):
+    with _alone(target):
         healed = _recover(target)
         record = records.load(target)
         found = {name: _present(target, name) for name in wanted}
@@ -99,7 +100,7 @@ def revert(target: Target) -> Result:
     if not (journal.traces(anchor(target)) or records.home(target).exists()):
         return Result("nothing")
     preflight.check(target)
-    with exclusive(anchor(target) / journal.LOCK):
+    with _alone(target):
         healed = _recover(target)
         record = records.load(target)
         if record is None:
@@ -124,8 +125,18 @@ def heal(target: Target) -> Healed | None:
     if traces == [folder / journal.LOCK] and not os.access(folder, os.W_OK | os.X_OK):
         return None  # only a lock file, of no consequence
     preflight.check(target)
-    with exclusive(folder / journal.LOCK):
+    with _alone(target):
         return _recover(target)
+
+
+@contextmanager
+def _alone(target: Target) -> Iterator[None]:
+    """Hold the lock; what the operating system refuses meanwhile is a FileError."""
+    with exclusive(anchor(target) / journal.LOCK):
+        try:
+            yield
+        except OSError as error:
+            raise atomic.refused(error) from error
 
 
 def _recover(target: Target) -> Healed | None:

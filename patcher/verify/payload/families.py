@@ -1,4 +1,4 @@
-"""The tiny model of each family, as data: its configuration, and what its reference needs on a CPU. Standard library only."""
+"""The tiny model of each family, as data, and how it is checked on a CPU. Standard library only."""
 
 from __future__ import annotations
 
@@ -126,6 +126,11 @@ def settings(family):
     return copy.deepcopy({key: value for key, value in merged.items() if key != "head_dim" or value})
 
 
-def manner(model_type, gpu):
+def text_settings(config):
+    """The part of a ``config.json`` that is about the language model: wrappers keep it in ``text_config``."""
+    return config.get("text_config") or config
+
+
+def manner(model_type, *, gpu):
     """How a model of this type is checked on a machine with or without a GPU."""
     return Manner() if gpu else ON_CPU.get(model_type, Manner())

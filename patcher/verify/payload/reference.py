@@ -1,9 +1,10 @@
 """The hidden states that are right, by transformers in float32 or by vLLM's own untouched forward.
 
-Written to a file: ``{prompt key: tensor of [layers, tokens, hidden]}``. Layer ``k`` is the output of decoder layer ``k``, residual
-added, before the final norm: the convention of the generator in every release.
+Written to a file: ``{prompt key: tensor of [layers, tokens, hidden]}``. Layer ``k`` is the output of decoder layer
+``k``, residual added, before the final norm: the convention of the generator in every release.
 """
 
+# ruff: noqa: PLC0415 - the checks import this file for its names; torch and vLLM are for the script
 from __future__ import annotations
 
 import argparse
