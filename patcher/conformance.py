@@ -76,7 +76,9 @@ def check(files: Mapping[str, bytes], facts: Facts) -> list[Finding]:
         try:
             tree = ast.parse(source, filename=file)
         except (SyntaxError, ValueError) as error:
-            raise DriftError("the file does not parse", where=f"{file}:{getattr(error, 'lineno', 1)}", found=str(error)) from error
+            raise DriftError(
+                "the file does not parse", where=f"{file}:{getattr(error, 'lineno', 1)}", found=str(error)
+            ) from error
         checker = _Checker(file, facts, Evaluator(facts, own))
         checker.run(tree)
         findings += sorted(checker.findings, key=lambda f: f.line)
@@ -242,7 +244,9 @@ class _Checker(ast.NodeVisitor):
         for problem in problems(signature, shape) if signature else []:
             self.findings.append(self._finding(node, _call_text(node), dotted, problem))
 
-    def _finding(self, node: ast.expr | ast.stmt, code: str, dotted: str, problem: str, at: str | None = None) -> Finding:
+    def _finding(
+        self, node: ast.expr | ast.stmt, code: str, dotted: str, problem: str, at: str | None = None
+    ) -> Finding:
         definition = self._facts.symbol(at or dotted)
         signature = self._facts.signature(dotted) if definition and not at else None
         installed = f"{dotted}{signature}" if signature else None

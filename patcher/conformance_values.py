@@ -154,7 +154,9 @@ class Evaluator:
 
     def _name(self, name: str, scope: Names) -> Value | None:
         home: Names | None = scope
-        while home is not None and (name not in home.bound or (home is not scope and isinstance(home.node, ast.ClassDef))):
+        while home is not None and (
+            name not in home.bound or (home is not scope and isinstance(home.node, ast.ClassDef))
+        ):
             home = home.parent
         if home is None or (id(home), name) in self._active:
             return None

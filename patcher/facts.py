@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from patcher.facts_base import Closure, Definition, Facts, Kind
 from patcher.facts_module import FunctionNode, last_name
 from patcher.facts_recorded import RecordedFacts, Recorder, record, record_release
-from patcher.facts_resolve import Entity, Resolver
+from patcher.facts_resolve import Resolver
 from patcher.facts_signature import Signatures
 from patcher.signature import Parameter, Signature
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from patcher.facts_entity import Entity
     from patcher.facts_module import SourceModule
 
 __all__ = [

@@ -123,9 +123,7 @@ class Facts(ABC):
     def _parameter(self, probe: str) -> Parameter | None:
         match = _PROBE.fullmatch(probe)
         if match is None:
-            raise RuleError(
-                "a parameter probe does not read", expected="package.callable(parameter)", found=probe
-            )
+            raise RuleError("a parameter probe does not read", expected="package.callable(parameter)", found=probe)
         name, wanted = match["callable"], match["parameter"]
         signature = self.signature(name)
         found = signature.get(wanted) if signature else None

@@ -117,18 +117,14 @@ def parse(name: str, path: Path, file: str) -> SourceModule:
     try:
         source = path.read_bytes()
     except OSError as error:
-        raise TargetError(
-            f"a source file of {name} can't be read: {error.strerror}", where=str(path)
-        ) from error
+        raise TargetError(f"a source file of {name} can't be read: {error.strerror}", where=str(path)) from error
     try:
         tree = ast.parse(source, filename=str(path))
         return SourceModule(name, path, file, source.decode("utf-8-sig"), tree)
     except (SyntaxError, ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None) or 1
         message = getattr(error, "msg", None) or str(error)
-        raise TargetError(
-            f"a source file of {name} does not parse: {message}", where=f"{path}:{line}"
-        ) from error
+        raise TargetError(f"a source file of {name} does not parse: {message}", where=f"{path}:{line}") from error
 
 
 def collect(body: Iterable[ast.stmt], package: str) -> Scope:
@@ -176,9 +172,7 @@ class _Collector:
                 only = typing_only or (typing_branch and index == 0)
                 self.block(inner, conditional=conditional or not certain, typing_only=only)
 
-    def bindings(
-        self, node: ast.stmt, *, conditional: bool, typing_only: bool
-    ) -> Iterator[tuple[str, Binding]]:
+    def bindings(self, node: ast.stmt, *, conditional: bool, typing_only: bool) -> Iterator[tuple[str, Binding]]:
         make = partial(Binding, node=node, conditional=conditional, typing_only=typing_only)
         if isinstance(node, FunctionNode):
             yield node.name, replace(make(kind="function"), conditional=conditional or is_overload(node))
@@ -198,9 +192,7 @@ class _Collector:
                 value = node.value if isinstance(target, ast.Name) else None
                 yield from ((name, make(kind="attribute", value=value)) for name in _target_names(target))
         else:
-            yield from (
-                (name, make(kind="attribute")) for t in _loose_targets(node) for name in _target_names(t)
-            )
+            yield from ((name, make(kind="attribute")) for t in _loose_targets(node) for name in _target_names(t))
 
     def _from_import(self, node: ast.ImportFrom, make: partial[Binding]) -> Iterator[tuple[str, Binding]]:
         module = relative(self.package, node.level, node.module)

@@ -186,7 +186,9 @@ def _load(content: bytes, name: str) -> tuple[Sections, frozenset[str]]:
     try:
         data = json.loads(content)
         if data["format"] != _FORMAT:
-            raise TargetError("the recorded facts have another format", where=name, expected=str(_FORMAT), found=str(data["format"]))
+            raise TargetError(
+                "the recorded facts have another format", where=name, expected=str(_FORMAT), found=str(data["format"])
+            )
         return {section: data[section] for section in _SECTIONS}, frozenset(data["packages"])
     except (ValueError, KeyError, TypeError) as error:
         raise TargetError("the file holds no recorded facts", where=name, found=str(error)) from error

@@ -4,53 +4,20 @@ from __future__ import annotations
 
 import ast
 import builtins
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from patcher.errors import TargetError
-from patcher.facts_module import FunctionNode, SourceModule, collect, last_name, parse, relative
+from patcher.facts_entity import Entity, method_kind
+from patcher.facts_lazy import table_entries, table_target
+from patcher.facts_module import FunctionNode, parse, relative
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from patcher.facts_base import Kind
-    from patcher.facts_module import Binding, Scope
+    from patcher.facts_module import Binding, SourceModule
 
 _NATIVE = (".so", ".pyd")
-
-
-@dataclass(frozen=True)
-class Entity:
-    """What a name leads to.
-
-    Args:
-        kind: as in Definition, or ``external`` for a name of a package that is not covered.
-        dotted: where it is defined.
-        module: the module that defines it; None for an external name or a module without Python source.
-        node: the statement that defines it.
-        binding: of an attribute, how it is bound.
-        owner: of a class's member, the class that defines it.
-    """
-
-    kind: Kind | str
-    dotted: str
-    module: SourceModule | None = None
-    node: ast.stmt | None = None
-    binding: Binding | None = None
-    owner: Entity | None = None
-
-    @cached_property
-    def scope(self) -> Scope:
-        """Of a class, the names that its body binds."""
-        body = self.node.body if isinstance(self.node, ast.ClassDef) else []
-        return collect(body, self.module.package if self.module else "")
-
-    @cached_property
-    def instance_attributes(self) -> dict[str, tuple[Binding, FunctionNode]]:
-        """Of a class, what its methods assign to ``self.x``, with the method."""
-        return dict(_instance_attributes(self))
 
 
 class Resolver:
@@ -151,9 +118,7 @@ class Resolver:
         if found is None and self.is_lazy(module):
             found = self._from_table(module, name)
         if found is None and typing:
-            found = self._bound(module, name, typing_only=True) or self._starred(
-                module, name, typing_only=True
-            )
+            found = self._bound(module, name, typing_only=True) or self._starred(module, name, typing_only=True)
         if found is None and name in module.globals_set_in_functions:
             line = module.globals_set_in_functions[name]
             found = Entity("attribute", f"{module.name}.{name}", module, ast.Pass(lineno=line))
@@ -213,8 +178,8 @@ class Resolver:
         return name.encode() in text or b"import *" in text
 
     def _from_table(self, module: SourceModule, name: str) -> Entity | None:
-        for key, value, table_key in _table_entries(module, name):
-            source, attribute = _table_target(value, name) if table_key is None else (table_key, name)
+        for key, value, table_key in table_entries(module, name):
+            source, attribute = table_target(value, name) if table_key is None else (table_key, name)
             if source is not None:
                 level = len(source) - len(source.lstrip("."))
                 where = relative(module.package, level, source.lstrip(".")) if level else source
@@ -266,113 +231,22 @@ class Resolver:
         """The attribute or method, own or inherited, or set on ``self`` in a method."""
         line = [entity for entity in self.mro(cls) if entity.kind == "class"]
         for owner in line:
-            for binding in [
-                b for only in (False, True) for b in owner.scope.candidates(name, typing_only=only)
-            ]:
+            for binding in [b for only in (False, True) for b in owner.scope.candidates(name, typing_only=only)]:
                 return self._member_entity(owner, name, binding)
         for owner in line:
             if name in owner.instance_attributes:
                 binding, _ = owner.instance_attributes[name]
-                return Entity(
-                    "attribute", f"{owner.dotted}.{name}", owner.module, binding.node, binding, owner
-                )
+                return Entity("attribute", f"{owner.dotted}.{name}", owner.module, binding.node, binding, owner)
         return None
 
     def _member_entity(self, owner: Entity, name: str, binding: Binding) -> Entity | None:
         dotted = f"{owner.dotted}.{name}"
         if binding.target is not None:
             return self._imported(*binding.target)
-        if (
-            isinstance(binding.value, ast.Name)
-            and binding.value.id in owner.scope.names
-            and binding.value.id != name
-        ):
+        if isinstance(binding.value, ast.Name) and binding.value.id in owner.scope.names and binding.value.id != name:
             return self.class_member(owner, binding.value.id)
-        kind = _method_kind(binding.node) if isinstance(binding.node, FunctionNode) else binding.kind
+        kind = method_kind(binding.node) if isinstance(binding.node, FunctionNode) else binding.kind
         return Entity(kind, dotted, owner.module, binding.node, binding, owner)
-
-
-def _method_kind(node: FunctionNode) -> Kind:
-    decorators = {last_name(d) for d in node.decorator_list}
-    if decorators & {"property", "cached_property", "setter", "getter"}:
-        return "attribute"
-    if "staticmethod" in decorators:
-        return "staticmethod"
-    if "classmethod" in decorators or node.name in ("__init_subclass__", "__class_getitem__", "__new__"):
-        return "classmethod"
-    return "method"
-
-
-def _instance_attributes(cls: Entity) -> Iterator[tuple[str, tuple[Binding, FunctionNode]]]:
-    from patcher.facts_module import Binding  # noqa: PLC0415
-
-    methods = (
-        [n for n in cls.node.body if isinstance(n, FunctionNode)]
-        if isinstance(cls.node, ast.ClassDef)
-        else []
-    )
-    # The first assignment of the first method counts: that is __init__ in most classes, and dict() keeps the last.
-    for method in reversed(methods):
-        self_name = method.args.args[0].arg if method.args.args else ""
-        for node in reversed(list(ast.walk(method))):
-            targets = (
-                node.targets
-                if isinstance(node, ast.Assign)
-                else [node.target]
-                if isinstance(node, ast.AnnAssign)
-                else []
-            )
-            for target in targets:
-                for attribute in ast.walk(target):
-                    if isinstance(attribute, ast.Attribute) and ast.unparse(attribute.value) == self_name:
-                        value = node.value if attribute is target else None  # type: ignore[attr-defined]
-                        annotation = getattr(node, "annotation", None)
-                        yield attribute.attr, (Binding("attribute", node, None, value, annotation), method)  # type: ignore[arg-type]
-
-
-def _table_entries(
-    module: SourceModule, name: str
-) -> Iterator[tuple[ast.Constant, ast.expr | None, str | None]]:
-    """Where a lazy module's tables name ``name``: the constant, the value at it, and the key that lists it."""
-    for statement in module.tree.body:
-        for table in _tables(statement):
-            for key, value in zip(table.keys, table.values, strict=True):
-                if isinstance(key, ast.Constant) and key.value == name:
-                    yield key, value, None
-                elif isinstance(key, ast.Constant) and isinstance(value, ast.List | ast.Tuple | ast.Set):
-                    yield from ((c, None, str(key.value)) for c in _constants(value) if c.value == name)
-    for binding in module.scope.names.get("__getattr__", ()):
-        constants = list(_constants(binding.node))
-        yield from ((c, None, None) for c in constants if c.value == name)
-        if (
-            module.exported
-            and name in module.exported
-            and "__all__" in {n.id for n in ast.walk(binding.node) if isinstance(n, ast.Name)}
-        ):
-            yield ast.Constant(name, lineno=binding.node.lineno), None, None
-
-
-def _tables(statement: ast.stmt) -> Iterator[ast.Dict]:
-    if isinstance(statement, ast.If | ast.Try):
-        for inner in [*statement.body, *statement.orelse]:
-            yield from _tables(inner)
-    elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-        yield from (node for node in ast.walk(statement.value) if isinstance(node, ast.Dict))
-
-
-def _table_target(value: ast.expr | None, name: str) -> tuple[str | None, str]:
-    """The module and the attribute that a table's value names: ``"mod:attr"``, ``"mod"`` or ``("mod", "attr")``."""
-    texts = [str(c.value) for c in _constants(value) if isinstance(c.value, str)] if value is not None else []
-    if isinstance(value, ast.Constant) and len(texts) == 1:
-        source, _, attribute = texts[0].partition(":")
-        return source, attribute or name
-    if isinstance(value, ast.Tuple) and len(texts) == 2:
-        return texts[0], texts[1]
-    return None, name
-
-
-def _constants(node: ast.AST) -> Iterator[ast.Constant]:
-    yield from (n for n in ast.walk(node) if isinstance(n, ast.Constant))
 
 
 def _names(node: ast.expr) -> set[str]:
@@ -384,9 +258,7 @@ def _dotted(entities: list[Entity]) -> set[str]:
 
 
 def _native(folder: Path) -> bool:
-    return folder.parent.is_dir() and any(
-        path.suffix in _NATIVE for path in folder.parent.glob(f"{folder.name}.*")
-    )
+    return folder.parent.is_dir() and any(path.suffix in _NATIVE for path in folder.parent.glob(f"{folder.name}.*"))
 
 
 def _below(path: Path, root: Path) -> str:

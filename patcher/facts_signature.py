@@ -7,14 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from patcher.facts_module import FunctionNode, last_name
-from patcher.facts_resolve import Entity, Resolver
+from patcher.facts_decorators import assigns_attributes, keeps_signature, returned_functions
+from patcher.facts_fields import NOT_IN_INIT, class_fields, flag, has_alias
 from patcher.signature import Parameter, Signature
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from patcher.facts_base import Closure
+    from patcher.facts_entity import Entity
     from patcher.facts_module import SourceModule
+    from patcher.facts_resolve import Resolver
 
 UNKNOWN = Signature((), open=True)
 
@@ -97,12 +100,12 @@ class Signatures:
         entity = self.resolver.evaluate(target, module) if module else None
         if entity is None or not isinstance(entity.node, FunctionNode):
             return False
-        if for_class and _assigns_attributes(entity.node):
+        if for_class and assigns_attributes(entity.node):
             return False
         if isinstance(decorator, ast.Call):
-            inner = [n for n in _returned_functions(entity.node)]
-            return bool(inner) and all(_keeps_signature(n) for n in inner)
-        return _keeps_signature(entity.node)
+            inner = [n for n in returned_functions(entity.node)]
+            return bool(inner) and all(keeps_signature(n) for n in inner)
+        return keeps_signature(entity.node)
 
     # Classes
 
@@ -147,7 +150,7 @@ class Signatures:
             return None
         for decorator in entity.node.decorator_list:
             style = self._dataclass_call(decorator, entity.module)
-            if style is not None and _flag(decorator, "init", default=True):
+            if style is not None and flag(decorator, "init", default=True):
                 return "dataclass", style == "drops"
         outside = {base.dotted for base in self.resolver.mro(entity) if base.kind != "class"}
         if _STRUCT in outside:
@@ -184,66 +187,14 @@ class Signatures:
             if entity.kind != "class":
                 hidden |= entity.dotted not in _PLAIN_BASES | _TUPLE_BASES | {_STRUCT, "builtins.tuple"}
             elif entity.dotted == cls.dotted or self._style(entity):
-                fields |= dict(_fields(entity, fields))
-                hidden |= _has_alias(entity)
-        ordered = [*(p for p in fields.values() if p.kind == "ordinary"), *(p for p in fields.values() if p.kind != "ordinary")]
-        parameters = tuple(p for p in ordered if p.default != _NOT_IN_INIT)
+                fields |= dict(class_fields(entity, fields))
+                hidden |= has_alias(entity)
+        ordered = [
+            *(p for p in fields.values() if p.kind == "ordinary"),
+            *(p for p in fields.values() if p.kind != "ordinary"),
+        ]
+        parameters = tuple(p for p in ordered if p.default != NOT_IN_INIT)
         return Signature(parameters, open=hidden, drops_unknown=drops and style == "dataclass")
-
-
-_NOT_IN_INIT = "<init=False>"
-
-
-def _fields(cls: Entity, inherited: dict[str, Parameter]) -> Iterator[tuple[str, Parameter]]:
-    if not isinstance(cls.node, ast.ClassDef):
-        return
-    by_name = any(_flag(d, "kw_only", default=False) for d in cls.node.decorator_list)
-    by_name |= any(k.arg == "kw_only" and ast.unparse(k.value) == "True" for k in cls.node.keywords)
-    for node in cls.node.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            head = _annotation_head(node.annotation)
-            by_name |= head == "KW_ONLY"
-            if head not in ("KW_ONLY", "ClassVar"):
-                yield node.target.id, _field(node.target.id, node.value, by_name=by_name)
-        elif isinstance(node, ast.Assign):
-            # A plain assignment gives an inherited field a new default.
-            names = [t.id for t in node.targets if isinstance(t, ast.Name) and t.id in inherited]
-            yield from ((n, replace(inherited[n], default=ast.unparse(node.value))) for n in names)
-
-
-def _field(name: str, value: ast.expr | None, *, by_name: bool) -> Parameter:
-    default = None if value is None else ast.unparse(value)
-    if isinstance(value, ast.Call) and last_name(value) in ("field", "Field"):
-        keywords = {k.arg: k.value for k in value.keywords}
-        by_name = _true(keywords.get("kw_only"), default=by_name)
-        default = _field_default(value, keywords)
-        if not _true(keywords.get("init"), default=True):
-            default = _NOT_IN_INIT
-    return Parameter(name, "keyword-only" if by_name else "ordinary", default)
-
-
-def _field_default(call: ast.Call, keywords: dict[str | None, ast.expr]) -> str | None:
-    factory = keywords.get("default_factory")
-    if isinstance(factory, ast.Lambda):
-        return ast.unparse(factory.body)
-    if factory is not None:
-        return f"{ast.unparse(factory)}()"
-    default = keywords.get("default", call.args[0] if call.args else None)
-    if default is None or (isinstance(default, ast.Constant) and default.value is ...):
-        return None
-    return ast.unparse(default)
-
-
-def _has_alias(cls: Entity) -> bool:
-    body = cls.node.body if isinstance(cls.node, ast.ClassDef) else []
-    calls = [n.value for n in body if isinstance(n, ast.AnnAssign) and isinstance(n.value, ast.Call)]
-    return any(k.arg in ("alias", "validation_alias") for call in calls for k in call.keywords)
-
-
-def _annotation_head(node: ast.expr) -> str:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value.partition("[")[0].rpartition(".")[2]
-    return last_name(node.value if isinstance(node, ast.Subscript) else node)
 
 
 def _external_constructor(entity: Entity) -> Signature | None:
@@ -278,49 +229,6 @@ def _is_abstract(method: FunctionNode) -> bool:
     return raised == "NotImplementedError" or any(last_name(d) == "abstractmethod" for d in method.decorator_list)
 
 
-def _flag(decorator: ast.expr, name: str, *, default: bool) -> bool:
-    keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
-    return _true(next((k.value for k in keywords if k.arg == name), None), default=default)
-
-
-def _true(node: ast.expr | None, *, default: bool) -> bool:
-    return default if node is None else ast.unparse(node) == "True"
-
-
 def _forbids_extra(node: ast.AST) -> bool:
     keywords = (k for k in ast.walk(node) if isinstance(k, ast.keyword) and k.arg == "extra")
     return any(isinstance(k.value, ast.Constant) and k.value.value == "forbid" for k in keywords)
-
-
-def _assigns_attributes(node: FunctionNode) -> bool:
-    return any(isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) for n in ast.walk(node))
-
-
-def _own_returns(node: FunctionNode) -> list[ast.Return]:
-    found: list[ast.Return] = []
-    todo: list[ast.AST] = list(node.body)
-    while todo:
-        item = todo.pop()
-        if isinstance(item, ast.Return):
-            found.append(item)
-        if not isinstance(item, FunctionNode | ast.ClassDef | ast.Lambda):
-            todo.extend(ast.iter_child_nodes(item))
-    return found
-
-
-def _returned_functions(node: FunctionNode) -> Iterator[FunctionNode]:
-    returned = {last_name(r.value) for r in _own_returns(node) if r.value is not None}
-    yield from (n for n in ast.walk(node) if isinstance(n, FunctionNode) and n is not node and n.name in returned)
-
-
-def _keeps_signature(node: FunctionNode) -> bool:
-    """Does a decorator give back what it got, or a function that ``wraps`` it?"""
-    if any(last_name(d) == "wraps" for d in node.decorator_list):
-        return True
-    first = node.args.args[0].arg if node.args.args else None
-    inner = {n.name: n for n in _returned_functions(node)}
-    returns = _own_returns(node)
-    return bool(returns) and all(
-        isinstance(r.value, ast.Name) and (r.value.id == first or (r.value.id in inner and _keeps_signature(inner[r.value.id])))
-        for r in returns
-    )

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import libcst as cst
 
 from patcher.errors import RuleError
-from patcher.syntax import digest, dotted_text, is_absent, meaning_fields, qualified
+from patcher.syntax import digest, dotted_text, is_absent, meaning_fields, qualified, string_value
 from patcher.template import RUN, one_name, run_name
 
 MAX_RUNS = 3  # runs in one sequence: matching costs length ** runs, so a pattern cannot blow up
@@ -34,7 +34,7 @@ class Matcher:
         if isinstance(wanted, cst.Name) and wanted.value in self._names:
             return bound if self._is_named(self._names[wanted.value], node) else None
         if isinstance(wanted, cst.SimpleString):
-            same = isinstance(node, cst.SimpleString) and node.evaluated_value == wanted.evaluated_value
+            same = isinstance(node, cst.SimpleString) and string_value(node) == string_value(wanted)
             return bound if same else None
         if type(wanted) is not type(node):
             return None

@@ -40,9 +40,10 @@ def replace(tree: Tree, match: Match, pattern: Pattern, fix: str, imports: Mappi
 
 def insert(tree: Tree, match: Match, pattern: Pattern, text: str, *, before: bool) -> Tree:
     """Put statements before or after the statement that holds the match."""
-    new = _Filler(match, pattern, {}, tree.module).fill(parse_template(text))
     anchor = match.nodes[0] if before else match.nodes[-1]
     statement = tree.statement_of(anchor)
+    filled = _Filler(match, pattern, {}, tree.module).fill(parse_template(text))
+    new = [_indented(node, tree.indent_of(statement)) for node in filled]
     place = tree.place(statement)
     assert place.index is not None  # noqa: S101  a statement always stands in a block
     body = list(getattr(place.parent, place.field))
@@ -69,6 +70,7 @@ def _replace_statements(tree: Tree, old: Statements, new: Statements) -> Tree:
     place = tree.place(old[0])
     assert place.index is not None  # noqa: S101  a statement always stands in a block
     body = list(getattr(place.parent, place.field))
+    new = [_indented(node, tree.indent_of(old[0])) for node in new]
     taken = _with_lead(_kept(new, old), old[0])
     body[place.index : place.index + len(old)] = taken
     if not body:
@@ -76,14 +78,34 @@ def _replace_statements(tree: Tree, old: Statements, new: Statements) -> Tree:
     return tree.rebuilt(place.parent, place.field, body)
 
 
+def _indented(node: cst.CSTNode, indent: str) -> cst.CSTNode:
+    """The docstrings of a template's functions, moved in as far as their code."""
+    return cst.ensure_type(node.visit(_Docstrings(indent)), cst.CSTNode) if indent else node
+
+
+class _Docstrings(cst.CSTTransformer):
+    def __init__(self, indent: str) -> None:
+        super().__init__()
+        self._indent = indent
+
+    def leave_Expr(self, original_node: cst.Expr, updated_node: cst.Expr) -> cst.Expr:  # noqa: ARG002, N802
+        text = updated_node.value
+        if not isinstance(text, cst.SimpleString) or not text.value.startswith('"""'):
+            return updated_node
+        first, *rest = text.value.split("\n")
+        moved = [self._indent + line if line.strip() else line for line in rest]
+        return updated_node.with_changes(value=text.with_changes(value="\n".join([first, *moved])))
+
+
 def _kept(new: Statements, old: Statements) -> list[cst.CSTNode]:
     """A statement that the fix repeats unchanged stays the old one, with its comments and layout."""
     left = {digest([node]): node for node in old}
     result = []
-    for node in new:
+    for index, node in enumerate(new):
         same = left.pop(digest([node]), None)
-        own = [line for line in getattr(node, "leading_lines", []) if line.comment]
-        result.append(node if same is None else same.with_changes(leading_lines=own) if own else same)
+        own = getattr(node, "leading_lines", [])
+        moved = index > 0 and (own or same is old[0])  # what stood above the old code stays above the new
+        result.append(node if same is None else same.with_changes(leading_lines=own) if moved else same)
     return result
 
 

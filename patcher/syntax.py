@@ -7,6 +7,7 @@ those are; everything above it sees meaning only.
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -78,6 +79,15 @@ class Tree:
         while not _is_statement(current):
             current = self.place(current).parent
         return current
+
+    def indent_of(self, node: cst.CSTNode) -> str:
+        """The white space that the file's blocks put in front of a statement."""
+        indents: list[str] = []
+        while node is not self.module:
+            node = self.place(node).parent
+            if isinstance(node, cst.IndentedBlock):
+                indents.append(self.module.default_indent if node.indent is None else node.indent)
+        return "".join(reversed(indents))
 
     def within(self, scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """The nodes under a scope, itself included, in source order."""
@@ -185,9 +195,15 @@ def digest(nodes: Sequence[cst.CSTNode]) -> str:
     return hashlib.sha256("\n".join(_spelled(node) for node in nodes).encode()).hexdigest()[:16]
 
 
+def string_value(node: cst.SimpleString) -> str | bytes:
+    """What a string says; the indentation of a string of several lines is layout, as in a docstring."""
+    value = node.evaluated_value
+    return inspect.cleandoc(value) if isinstance(value, str) and "\n" in value else value
+
+
 def _spelled(value: object) -> str:
     if isinstance(value, cst.SimpleString):
-        return repr(value.evaluated_value)
+        return repr(string_value(value))
     if isinstance(value, cst.CSTNode):
         parts = ((name, getattr(value, name)) for name in meaning_fields(type(value)))
         inner = ",".join(f"{name}={_spelled(part)}" for name, part in parts if not is_absent(part))
