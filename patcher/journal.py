@@ -52,7 +52,7 @@ class Opened:
     journal: Journal
 
     def advance(self, phase: Phase) -> Opened:
-        """Enter the next phase, on the disk when this returns (save for "undo", which waits for no disk). Raises OSError."""
+        """Enter the next phase, on the disk when this returns; only "undo" does not wait for it. Raises OSError."""
         _at(self.folder, self.phase).replace(_at(self.folder, phase))
         disk.sync_folder(self.folder, must=phase != "undo")
         return Opened(self.folder, phase, self.journal)

@@ -122,10 +122,8 @@ def environment_with_pip(root: Path) -> Install:
 
 def uv_install(install: Install, *wheels: Path, cache: Path, mode: str = "hardlink") -> None:
     """Install wheels with uv, in one of its link modes."""
-    run(
-        *(uv(), "pip", "install", "--offline", "--no-index", "--no-deps", "--reinstall", "--link-mode", mode),
-        *("--cache-dir", cache, "--python", install.python, *wheels),
-    )
+    options = ["--offline", "--no-index", "--no-deps", "--reinstall", "--link-mode", mode]
+    run(uv(), "pip", "install", *options, "--cache-dir", cache, "--python", install.python, *wheels)
 
 
 def pip(install: Install, *arguments: str | Path) -> str:

@@ -53,8 +53,7 @@ class Row(msgspec.Struct, frozen=True):
         if self.misplaced:
             said.append(f"{self.misplaced} of {self.prompts} at the wrong index")
         if self.error:
-            lines = self.error.text.splitlines() or [""]
-            said.append(f"{self.error.type}: {lines[0]}")
+            said.append(f"{self.error.type}: {' '.join(self.error.text.split())}")
         return "; ".join(said)
 
 

@@ -128,16 +128,25 @@ def environment(interpreter: Path, work: Path) -> dict[str, str]:
         VLLM_CONFIG_ROOT=str(work / "vllm-config"),
         VLLM_NO_USAGE_STATS="1",
         TOKENIZERS_PARALLELISM="false",
-        # Bytecode of several thousand modules is shared by the processes of one check and not left in the target.
-        PYTHONPYCACHEPREFIX=str(work / "bytecode"),
         PYTHONUNBUFFERED="1",
     )
+    if _has_bytecode(interpreter):
+        variables["PYTHONDONTWRITEBYTECODE"] = "1"
+    else:
+        # Thousands of modules are compiled once for all processes of this check, and nothing is left in the target.
+        variables["PYTHONPYCACHEPREFIX"] = str(work / "bytecode")
     # GiB; without it the CPU backend takes half of the machine's memory for each generator.
     variables.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     libraries = preload(interpreter, work)
     if libraries:
         variables["LD_PRELOAD"] = ":".join([*map(str, libraries), *filter(None, [variables.get("LD_PRELOAD")])])
     return variables
+
+
+def _has_bytecode(interpreter: Path) -> bool:
+    """Whether the target was compiled when it was installed (pip does, uv does not unless asked)."""
+    folder = interpreter.parent.parent / "lib"
+    return any(folder.glob("python3*/site-packages/torch/__pycache__/__init__.*.pyc"))
 
 
 def preload(interpreter: Path, work: Path) -> list[Path]:

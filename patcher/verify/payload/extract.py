@@ -51,7 +51,7 @@ class Report:
         off = f", {row['misplaced']} of {row['prompts']} at the wrong index" if row.get("misplaced") else ""
         note = f", {row['note']}" if row.get("note") else ""
         error = row.get("error")
-        error = f", {error['type']}: {error['text'].splitlines()[0][:160]}" if error else ""
+        error = f", {error['type']}: {' '.join(error['text'].split())[:160]}" if error else ""
         name = f"{row['session']}/{row['batch']}"
         say(f"{name}: {row['verdict']}{worst}{off}{note}{error} ({row['seconds']:.1f} s)")
         self.write()

