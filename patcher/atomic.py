@@ -16,10 +16,9 @@ from patcher import disk, journal
 from patcher.disk import FileState
 from patcher.errors import FileError
 from patcher.journal import Entry, Journal, Opened
-from patcher.signals import Deferred, Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from pathlib import Path
 
 Outcome = Literal["completed", "rolled back"]
@@ -54,58 +53,53 @@ class Place:
     stale: Callable[[], list[Path]]
 
 
-def run(place: Place, action: Literal["apply", "revert"], steps: Iterable[Step]) -> None:
-    """Carry out all steps or none. Signals wait until it is decided which.
+def run(place: Place, action: Literal["apply", "revert"], steps: tuple[Step, ...], check: Callable[[], None]) -> None:
+    """Carry out all steps or none.
+
+    Args:
+        place: where.
+        action: for the journal.
+        steps: what.
+        check: called while nothing is decided yet; what it raises takes the work back.
 
     Raises:
-        FileError: the operating system refused something, or a signal came; everything is as it was.
+        FileError: the operating system refused something; everything is as it was.
     """
-    try:
-        _run(place, action, tuple(steps))
-    except Stopped:  # only where the signal's own handler lets the program go on
-        raise FileError("stopped by a signal; everything is as it was", where=str(place.anchor)) from None
-
-
-def _run(place: Place, action: Literal["apply", "revert"], steps: tuple[Step, ...]) -> None:
     entries = tuple(Entry(step.name, disk.digest(step.before), disk.digest(step.after)) for step in steps)
-    with Deferred() as signals:
-        opened: Opened | None = None
-        try:
-            opened = journal.begin(place.anchor, Journal(1, action, place.dist_info, entries))
-            for step in steps:
-                _stage(step, place)
-                signals.check()
-            _sync(place, entries)
-            opened = opened.advance("write")
-            _forward(place, entries)
-        except BaseException as error:
-            _take_back(place, entries, opened, error)
-            if isinstance(error, OSError):
-                raise refused(error) from error
-            raise
-        with contextlib.suppress(OSError):  # the work is done; what can't be tidied now, the next command tidies
-            _tidy(place, entries, opened)
+    opened: Opened | None = None
+    try:
+        opened = journal.begin(place.anchor, Journal(1, action, place.dist_info, entries))
+        for step in steps:
+            _stage(step, place)
+            check()
+        _sync(place, entries)
+        opened = opened.advance("write")
+        _forward(place, entries)
+    except BaseException as error:
+        _take_back(place, entries, opened, error)
+        if isinstance(error, OSError):
+            raise refused(error) from error
+        raise
+    with contextlib.suppress(OSError):  # the work is done; what can't be tidied now, the next command tidies
+        _tidy(place, entries, opened)
 
 
 def recover(place: Place, opened: Opened) -> Outcome:
     """Bring the transaction of a killed process to its end; complete only if every file is as it left it.
 
     Raises:
-        FileError: a staged or kept file isn't what the journal says, or the operating system refused something.
+        FileError: a staged or kept file isn't what the journal says.
+        OSError: the operating system refused something; the journal stays.
     """
     entries = opened.journal.entries
     outcome: Outcome = "rolled back"
-    try:
-        with Deferred():
-            if opened.phase == "write" and all(_ready(place, entry) for entry in entries):
-                _forward(place, entries)
-                outcome = "completed"
-            elif opened.phase != "stage":
-                opened = opened if opened.phase == "undo" else opened.advance("undo")
-                _back(place, entries)
-            _tidy(place, entries, opened)
-    except OSError as error:
-        raise refused(error) from error
+    if opened.phase == "write" and all(_ready(place, entry) for entry in entries):
+        _forward(place, entries)
+        outcome = "completed"
+    elif opened.phase != "stage":
+        opened = opened if opened.phase == "undo" else opened.advance("undo")
+        _back(place, entries)
+    _tidy(place, entries, opened)
     return outcome
 
 
@@ -192,8 +186,10 @@ def _tidy(place: Place, entries: tuple[Entry, ...], opened: Opened) -> None:
         path = place.resolve(entry.name)
         _new(path).unlink(missing_ok=True)
         _old(path).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # it holds the record
+    with contextlib.suppress(OSError):  # mostly it holds the record
         place.home.rmdir()
+    with contextlib.suppress(OSError):  # empty where an uninstall came between the kill and now
+        place.home.parent.rmdir()
     opened.close()
 
 

@@ -55,25 +55,21 @@ def _fail(text: str, code: int) -> int:
     return code
 
 
-def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
-    def add(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return add
-
-
 _PATH = click.Path(path_type=Path)
 _python = click.option("-p", "--python", type=_PATH, help="An interpreter, or the folder of an environment.")
 _format = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-_choice = _options(
-    _python,
-    click.option("--rules", "rules_folder", type=_PATH, help="A folder of rules to use instead of the built-in ones."),
-    click.option("--only", multiple=True, metavar="RULE", help="Use this rule only; may be repeated."),
-    click.option("--skip", multiple=True, metavar="RULE", help="Leave this rule out; may be repeated."),
-    _format,
+_rules = click.option(
+    "--rules", "rules_folder", type=_PATH, help="A folder of rules to use instead of the built-in ones."
 )
+_only = click.option("--only", multiple=True, metavar="RULE", help="Use this rule only; may be repeated.")
+_skip = click.option("--skip", multiple=True, metavar="RULE", help="Leave this rule out; may be repeated.")
+
+
+def _choice(function: F) -> F:
+    """The options of every command that plans."""
+    return _python(_rules(_only(_skip(_format(function)))))
+
+
 _other_vllm = click.option("--vllm", metavar="VERSION", help="Plan for this release of vLLM, not the installed one.")
 _require = click.option("--require", is_flag=True, help="Fail (4) where the release has nothing to patch.")
 
@@ -94,7 +90,7 @@ def _prepare(choice: Choice, *, require: bool, form: str) -> Prepared:
         click.echo("\n".join(lines), err=True)
         return found
     click.echo("\n".join(output.target_lines(found, choice.rules_folder, choice.vllm)), err=True)
-    _nothing_to_patch(found, require=require, form=form)
+    return _nothing_to_patch(found, require=require, form=form)
 
 
 def _nothing_to_patch(target: Target, *, require: bool, form: str) -> NoReturn:
@@ -207,10 +203,9 @@ def _progress(line: str) -> None:
 @_format
 def revert(*, python: Path | None, form: str) -> int:
     """Put back, byte for byte, what stood there before apply. Needs no network and no vLLM."""
-    from patcher import output, transaction  # noqa: PLC0415
-    from patcher.target import locate  # noqa: PLC0415
+    from patcher import output, session, transaction  # noqa: PLC0415
 
-    target = locate(python, os.environ, require_vllm=False)
+    target = session.located(session.Choice(python))
     click.echo("\n".join(output.target_lines(target, None)), err=True)
     result = transaction.revert(target)
     if form == "json":

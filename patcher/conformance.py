@@ -9,19 +9,21 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from patcher.conformance_calls import call_text, callee
 from patcher.conformance_guards import Guards, caught_by, leaves, tested
-from patcher.conformance_values import BoundMethod, Evaluator, Instance, Names, Symbol
+from patcher.conformance_names import BoundMethod, Instance, Names, Symbol
+from patcher.conformance_values import Evaluator
 from patcher.errors import DriftError
 from patcher.facts_module import FunctionNode, last_name, relative
-from patcher.signature import CallShape, problems
+from patcher.signature import problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from patcher.conformance_values import ScopeNode
+    from patcher.conformance_names import ScopeNode
     from patcher.facts_base import Facts
+    from patcher.signature import CallShape
 
-_CALL_WIDTH = 80
 _SIGNATURE_WIDTH = 400
 
 
@@ -110,19 +112,19 @@ class _Checker(ast.NodeVisitor):
             self._scope = before[0]
         self._guards = before[1]
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:  # noqa: N802
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
         for expression in [*node.decorator_list, *node.bases, *(k.value for k in node.keywords)]:
             self.visit(expression)
         self._inside(node, self._scope, node.body)
 
-    def visit_FunctionDef(self, node: FunctionNode) -> None:  # noqa: N802
+    def visit_FunctionDef(self, node: FunctionNode) -> None:
         for expression in [*node.decorator_list, *node.args.defaults, *(d for d in node.args.kw_defaults if d)]:
             self.visit(expression)
         self._inside(node, self._scope, node.body)
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
-    def visit_Lambda(self, node: ast.Lambda) -> None:  # noqa: N802
+    def visit_Lambda(self, node: ast.Lambda) -> None:
         self._inside(node, self._scope, [node.body])
 
     # Guards
@@ -141,30 +143,30 @@ class _Checker(ast.NodeVisitor):
         self._block(body)
         self._guards = before
 
-    def visit_If(self, node: ast.If) -> None:  # noqa: N802
+    def visit_If(self, node: ast.If) -> None:
         self.visit(node.test)
         if last_name(node.test) != "TYPE_CHECKING":
             self._guarded(node.test, node.body, holds=True)
         self._guarded(node.test, node.orelse, holds=False)
 
-    def visit_While(self, node: ast.While) -> None:  # noqa: N802
+    def visit_While(self, node: ast.While) -> None:
         self.visit(node.test)
         self._guarded(node.test, [*node.body], holds=True)
         self._block(node.orelse)
 
-    def visit_IfExp(self, node: ast.IfExp) -> None:  # noqa: N802
+    def visit_IfExp(self, node: ast.IfExp) -> None:
         self.visit(node.test)
         self._guarded(node.test, [node.body], holds=True)
         self._guarded(node.test, [node.orelse], holds=False)
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> None:  # noqa: N802
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
         before = self._guards
         for value in node.values:
             self.visit(value)
             self._guards = self._guards.with_names(tested(value, holds=isinstance(node.op, ast.And)))
         self._guards = before
 
-    def visit_Try(self, node: ast.Try) -> None:  # noqa: N802
+    def visit_Try(self, node: ast.Try) -> None:
         before = self._guards
         imports_hold = all(not list(self._import_problems(n)) for n in ast.walk(ast.Module(node.body, [])))
         has_import = any(isinstance(n, ast.Import | ast.ImportFrom) for n in ast.walk(ast.Module(node.body, [])))
@@ -181,10 +183,10 @@ class _Checker(ast.NodeVisitor):
 
     # Judgements
 
-    def visit_Import(self, node: ast.Import) -> None:  # noqa: N802
+    def visit_Import(self, node: ast.Import) -> None:
         self._judge_import(node)
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:  # noqa: N802
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         self._judge_import(node)
 
     def _judge_import(self, node: ast.Import | ast.ImportFrom) -> None:
@@ -210,21 +212,21 @@ class _Checker(ast.NodeVisitor):
         elif self._facts.closure(module) != "open":
             yield self._finding(node, code, f"{module}.{name}", f"{module} has no {name!r}", at=module)
 
-    def visit_Attribute(self, node: ast.Attribute) -> None:  # noqa: N802
+    def visit_Attribute(self, node: ast.Attribute) -> None:
         """A name read from a module or class of the packages."""
         base = self._values.value(node.value, self._scope)
         if isinstance(base, Symbol) and isinstance(node.ctx, ast.Load):
             self._judge_member(node, base.dotted, node.attr, ast.unparse(node))
         self.generic_visit(node)
 
-    def visit_Call(self, node: ast.Call) -> None:  # noqa: N802
-        function, shape = _callee(node)
+    def visit_Call(self, node: ast.Call) -> None:
+        function, shape = callee(node)
         base = self._values.value(function.value, self._scope) if isinstance(function, ast.Attribute) else None
         if isinstance(base, Instance) and isinstance(function, ast.Attribute):
-            self._judge_member(node, base.dotted, function.attr, _call_text(node))
-        callee = self._values.value(function, self._scope)
-        if isinstance(callee, Symbol | BoundMethod) and not self._guards.catches("TypeError"):
-            self._judge_call(node, callee.dotted, shape)
+            self._judge_member(node, base.dotted, function.attr, call_text(node))
+        called = self._values.value(function, self._scope)
+        if isinstance(called, Symbol | BoundMethod) and not self._guards.catches("TypeError"):
+            self._judge_call(node, called.dotted, shape)
         self.generic_visit(node)
 
     def _judge_member(self, node: ast.Attribute | ast.Call, owner: str, name: str, code: str) -> None:
@@ -242,7 +244,7 @@ class _Checker(ast.NodeVisitor):
     def _judge_call(self, node: ast.Call, dotted: str, shape: CallShape) -> None:
         signature = self._facts.signature(dotted)
         for problem in problems(signature, shape) if signature else []:
-            self.findings.append(self._finding(node, _call_text(node), dotted, problem))
+            self.findings.append(self._finding(node, call_text(node), dotted, problem))
 
     def _finding(
         self, node: ast.expr | ast.stmt, code: str, dotted: str, problem: str, at: str | None = None
@@ -254,25 +256,6 @@ class _Checker(ast.NodeVisitor):
             installed = installed[: _SIGNATURE_WIDTH - 4] + " ..."
         place = str(definition) if definition else None
         return Finding(self._file, node.lineno, code, dotted, problem, installed, place)
-
-
-def _callee(node: ast.Call) -> tuple[ast.expr, CallShape]:
-    """The function called and what it is given, through ``functools.partial``."""
-    if last_name(node.func) == "partial" and node.args:
-        return node.args[0], _shape(node.args[1:], node.keywords, partial=True)
-    return node.func, _shape(node.args, node.keywords, partial=False)
-
-
-def _shape(args: list[ast.expr], keywords: list[ast.keyword], *, partial: bool) -> CallShape:
-    starred = [index for index, arg in enumerate(args) if isinstance(arg, ast.Starred)]
-    names = tuple(k.arg for k in keywords if k.arg is not None)
-    double_star = any(k.arg is None for k in keywords)
-    return CallShape(starred[0] if starred else len(args), names, bool(starred), double_star, partial)
-
-
-def _call_text(node: ast.Call) -> str:
-    text = " ".join(ast.unparse(node).split())
-    return text if len(text) <= _CALL_WIDTH else text[: _CALL_WIDTH - 4] + " ..."
 
 
 def _module_name(file: str) -> str:

@@ -49,7 +49,13 @@ class Guards:
 
 
 def caught_by(handler: ast.ExceptHandler) -> set[str]:
-    """The names of the exceptions that the handler catches; a bare ``except`` catches all that matter here."""
+    """The names of the exceptions that the handler catches for good.
+
+    A bare ``except`` catches all that matter here. A handler that raises again, or something else, catches none: the
+    fault still ends the run.
+    """
+    if any(isinstance(node, ast.Raise) for statement in handler.body for node in ast.walk(statement)):
+        return set()
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     names = {last_name(kind) if kind is not None else "BaseException" for kind in kinds}
     return {caught for name in names for caught in _PARENTS.get(name, (name,))}

@@ -6,123 +6,16 @@ Flow is not followed. A name counts as known if all that is ever bound to it in 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from patcher.facts_module import FunctionNode, last_name, relative
+from patcher.conformance_names import Bound, BoundMethod, Instance, Local, Names, Symbol, Value
+from patcher.facts_module import FunctionNode, last_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from patcher.facts_base import Facts
-
-ScopeNode = ast.Module | FunctionNode | ast.Lambda | ast.ClassDef
-
-
-@dataclass(frozen=True)
-class Symbol:
-    """A module, class or function of the packages, reached by this dotted name."""
-
-    dotted: str
-
-
-@dataclass(frozen=True)
-class BoundMethod:
-    """A method reached through an instance, or a class method through its class."""
-
-    dotted: str
-
-
-@dataclass(frozen=True)
-class Instance:
-    """An object of this class of the packages."""
-
-    dotted: str
-
-
-@dataclass(frozen=True)
-class Local:
-    """A class of the file itself, or an instance of it; ``home`` is the scope that the class stands in."""
-
-    node: ast.ClassDef
-    instance: bool
-    home: Names = field(compare=False)
-
-
-Value = Symbol | BoundMethod | Instance | Local
-
-
-@dataclass(frozen=True)
-class _Bound:
-    """One binding of a name: an expression, an annotation, an imported name, a class of the file, or something unknown."""
-
-    value: ast.expr | None = None
-    annotation: ast.expr | None = None
-    imported: str | None = None
-    local: Local | None = None
-
-
-class Names:
-    """The names bound in one scope of the file, and the scope around it."""
-
-    def __init__(self, node: ScopeNode, parent: Names | None, package: str) -> None:
-        self.node = node
-        self.parent = parent
-        self.bound: dict[str, list[_Bound]] = {}
-        self.package = package
-        self._declare()
-
-    def _declare(self) -> None:
-        if isinstance(self.node, FunctionNode | ast.Lambda):
-            args = self.node.args
-            named = [*args.posonlyargs, *args.args, *args.kwonlyargs]
-            for index, arg in enumerate(named):
-                itself = self._itself() if index == 0 else None
-                self._add(arg.arg, _Bound(local=itself) if itself else _Bound(annotation=arg.annotation))
-            for starred in (args.vararg, args.kwarg):
-                if starred:
-                    self._add(starred.arg, _Bound())
-        for node in _own_nodes(self.node):
-            for name, bound in self._bindings(node):
-                self._add(name, bound)
-
-    def _itself(self) -> Local | None:
-        """What ``self`` is in a method."""
-        around = self.parent
-        if around is None or around.parent is None or not isinstance(around.node, ast.ClassDef):
-            return None
-        return None if _is_static(self.node) else Local(around.node, instance=True, home=around.parent)
-
-    def _add(self, name: str, bound: _Bound) -> None:
-        self.bound.setdefault(name, []).append(bound)
-
-    def _bindings(self, node: ast.AST) -> Iterator[tuple[str, _Bound]]:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                whole = alias.name if alias.asname else alias.name.partition(".")[0]
-                yield alias.asname or whole, _Bound(imported=whole)
-        elif isinstance(node, ast.ImportFrom):
-            module = relative(self.package, node.level, node.module)
-            yield from ((a.asname or a.name, _Bound(imported=f"{module}.{a.name}")) for a in node.names)
-        elif isinstance(node, ast.ClassDef):
-            yield node.name, _Bound(local=Local(node, instance=False, home=self))
-        elif isinstance(node, FunctionNode):
-            yield node.name, _Bound()
-        elif isinstance(node, ast.Assign | ast.NamedExpr | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            annotation = node.annotation if isinstance(node, ast.AnnAssign) else None
-            plain = [t.id for t in targets if isinstance(t, ast.Name)]
-            yield from ((name, _Bound(value=node.value, annotation=annotation)) for name in plain)
-            inner = [n for t in targets if not isinstance(t, ast.Name) for n in _stored(t)]
-            yield from ((name, _Bound()) for name in inner)
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            yield node.name, _Bound()
-        elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension | ast.AugAssign):
-            yield from ((name, _Bound()) for name in _stored(node.target))
-        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-            yield from ((name, _Bound()) for name in _stored(node.optional_vars))
-        elif isinstance(node, ast.Delete):
-            yield from ((t.id, _Bound()) for t in node.targets if isinstance(t, ast.Name))
 
 
 class Evaluator:
@@ -166,7 +59,7 @@ class Evaluator:
         finally:
             self._active.discard((id(home), name))
 
-    def _bound(self, bindings: list[_Bound], scope: Names) -> Value | None:
+    def _bound(self, bindings: list[Bound], scope: Names) -> Value | None:
         imported = [b.imported for b in bindings if b.imported is not None]
         if imported:
             # The alternatives of a try/except: the first that is there is the one that is taken.
@@ -175,7 +68,7 @@ class Evaluator:
         values = [self._one(b, scope) for b in bindings if not _is_none(b.value)]
         return _agreed(values)
 
-    def _one(self, bound: _Bound, scope: Names) -> Value | None:
+    def _one(self, bound: Bound, scope: Names) -> Value | None:
         if bound.local is not None:
             return bound.local
         if bound.annotation is not None:
@@ -290,26 +183,6 @@ def _attribute_values(method: FunctionNode, first: str, name: str) -> Iterator[t
                     yield plain, getattr(node, "annotation", None)
                 elif isinstance(target, ast.Tuple | ast.List) and f"{first}.{name}" in map(ast.unparse, target.elts):
                     yield None, None
-
-
-def _own_nodes(scope: ScopeNode) -> Iterator[ast.AST]:
-    """The nodes of a scope in source order, without those of the scopes in it."""
-    body: list[ast.AST] = [scope.body] if isinstance(scope, ast.Lambda) else list(scope.body)
-    todo = body[::-1]
-    while todo:
-        node = todo.pop()
-        yield node
-        if not isinstance(node, FunctionNode | ast.ClassDef | ast.Lambda):
-            todo.extend(reversed(list(ast.iter_child_nodes(node))))
-
-
-def _stored(target: ast.AST) -> list[str]:
-    return [n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-
-
-def _is_static(node: FunctionNode | ast.Lambda) -> bool:
-    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
-    return any(last_name(d) in ("staticmethod", "classmethod") for d in decorators)
 
 
 def _is_none(node: ast.expr | None) -> bool:

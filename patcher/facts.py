@@ -49,7 +49,7 @@ class SourceFacts(Facts):
     @property
     def packages(self) -> frozenset[str]:
         """The names of the packages whose folders were given."""
-        return frozenset(self._resolver.roots)
+        return frozenset(self._resolver.files.roots)
 
     def symbol(self, dotted: str) -> Definition | None:
         """See Facts.symbol."""

@@ -117,7 +117,10 @@ class Facts(ABC):
         return _same_code(parameter.default, expected)
 
     def has_shape(self, dotted: str, pattern: str) -> bool:
-        """Does the source of that function, class or module contain the code pattern? False if there is no such name."""
+        """Does the source of that function, class or module contain the code pattern?
+
+        False if there is no such name.
+        """
         return self.symbol(dotted) is not None and self._shape(dotted, pattern)
 
     def _parameter(self, probe: str) -> Parameter | None:

@@ -60,12 +60,12 @@ class Recorder(Facts):
         return answer
 
     def _signature(self, dotted: str) -> Signature | None:
-        answer = self._facts._signature(dotted)  # noqa: SLF001
+        answer = self._facts._signature(dotted)
         self._keep("signatures", dotted, _encode_signature(answer))
         return answer
 
     def _shape(self, dotted: str, pattern: str) -> bool:
-        answer = self._facts._shape(dotted, pattern)  # noqa: SLF001
+        answer = self._facts._shape(dotted, pattern)
         if self._covers(dotted):
             self._sections["shapes"].setdefault(dotted, {})[pattern] = answer
         return answer
@@ -136,7 +136,7 @@ class RecordedFacts(Facts):
             raise self._unknown(f"has_shape({dotted!r}, {pattern!r})")
         return answers[pattern]
 
-    def _answer(self, section: str, dotted: str) -> Any:  # noqa: ANN401
+    def _answer(self, section: str, dotted: str) -> Any:
         if dotted not in self._sections[section]:
             raise self._unknown(f"{section}: {dotted}")
         return self._sections[section][dotted]

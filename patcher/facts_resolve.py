@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from patcher.errors import TargetError
 from patcher.facts_entity import Entity, method_kind
+from patcher.facts_files import ModuleFiles
 from patcher.facts_lazy import table_entries, table_target
-from patcher.facts_module import FunctionNode, parse, relative
+from patcher.facts_module import FunctionNode, relative
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,15 +18,12 @@ if TYPE_CHECKING:
 
     from patcher.facts_module import Binding, SourceModule
 
-_NATIVE = (".so", ".pyd")
-
 
 class Resolver:
     """Reads only the modules that a question leads to, each once."""
 
     def __init__(self, roots: Mapping[str, Path]) -> None:
-        self.roots = dict(roots)
-        self._modules: dict[str, SourceModule | None] = {}
+        self.files = ModuleFiles(roots)
         self._mros: dict[str, list[Entity]] = {}
         self._entities: dict[str, Entity | None] = {}
         self._active: set[tuple[str, str, bool]] = set()
@@ -37,10 +35,10 @@ class Resolver:
             TargetError: its package is not covered, or a file on the way can't be read or parsed.
         """
         root = dotted.partition(".")[0]
-        if root not in self.roots:
+        if root not in self.files.roots:
             raise TargetError(
                 f"{dotted} belongs to no package whose source is known",
-                expected=" or ".join(sorted(self.roots)),
+                expected=" or ".join(sorted(self.files.roots)),
                 found=root,
             )
         if dotted not in self._entities:
@@ -48,12 +46,12 @@ class Resolver:
         return self._entities[dotted]
 
     def _walk(self, parts: list[str]) -> Entity | None:
-        entity: Entity | None = self._module_entity(parts[0])
+        entity: Entity | None = self.module_entity(parts[0])
         for index, part in enumerate(parts[1:], start=1):
             if entity is None:
                 return None
             last = index == len(parts) - 1
-            submodule = self._module_entity(f"{entity.dotted}.{part}") if entity.kind == "module" else None
+            submodule = self.module_entity(f"{entity.dotted}.{part}") if entity.kind == "module" else None
             # `import a.b.c` goes by files even where a package binds the same name to something else.
             entity = submodule if submodule and not last else self.member(entity, part)
         return entity
@@ -64,41 +62,12 @@ class Resolver:
             return Entity("external", f"{entity.dotted}.{name}")
         if entity.kind == "module":
             found = self.lookup(entity.module, name) if entity.module else None
-            return found or self._module_entity(f"{entity.dotted}.{name}")
+            return found or self.module_entity(f"{entity.dotted}.{name}")
         return self.class_member(entity, name) if entity.kind == "class" else None
 
-    # Modules
-
-    def module(self, dotted: str) -> SourceModule | None:
-        """The parsed module; None if there is no Python file of that name."""
-        if dotted not in self._modules:
-            path = self._path(dotted)
-            root = self.roots[dotted.partition(".")[0]]
-            self._modules[dotted] = (
-                parse(dotted, path, f"{dotted.partition('.')[0]}/{_below(path, root)}") if path else None
-            )
-        return self._modules[dotted]
-
-    def module_or_none(self, dotted: str) -> SourceModule | None:
-        """The parsed module; None also for a package that isn't covered."""
-        return self.module(dotted) if dotted.partition(".")[0] in self.roots else None
-
-    def _path(self, dotted: str) -> Path | None:
-        root, *rest = dotted.split(".")
-        if root not in self.roots:
-            return None
-        folder = self.roots[root].joinpath(*rest)
-        candidates = [folder / "__init__.py", *([folder.parent / f"{folder.name}.py"] if rest else [])]
-        return next((path for path in candidates if path.is_file()), None)
-
-    def _module_entity(self, dotted: str) -> Entity | None:
-        if self._path(dotted) is not None:
-            return Entity("module", dotted, self.module(dotted))
-        root, *rest = dotted.split(".")
-        folder = self.roots[root].joinpath(*rest) if root in self.roots else None
-        if folder is None or not (folder.is_dir() or _native(folder)):
-            return None
-        return Entity("module", dotted)
+    def module_entity(self, dotted: str) -> Entity | None:
+        """The module, also one without Python source; None if there is none of that name."""
+        return Entity("module", dotted, self.files.module(dotted)) if self.files.exists(dotted) else None
 
     # Names in a module
 
@@ -151,31 +120,21 @@ class Resolver:
         return Entity("attribute", dotted, module, binding.node, binding)
 
     def _imported(self, source: str, name: str | None) -> Entity | None:
-        if source.partition(".")[0] not in self.roots:
+        if not self.files.covers(source):
             return Entity("external", f"{source}.{name}" if name else source)
-        module = self._module_entity(source)
+        module = self.module_entity(source)
         return module if module is None or name is None else self.member(module, name)
 
     def _starred(self, module: SourceModule, name: str, *, typing_only: bool) -> Entity | None:
         stars = [star for star, only in module.scope.stars if only == typing_only]
         # At run time the last one wins. A type checker's list can name hundreds of modules, the common ones first.
         for star in stars if typing_only else reversed(stars):
-            if not self._may_export(star, name):
-                continue
-            source = self.module(star)
+            source = self.files.module(star) if self.files.may_export(star, name) else None
             if source and (name in source.exported if source.exported else not name.startswith("_")):
                 found = self.lookup(source, name, typing=typing_only)
                 if found is not None:
                     return found
         return None
-
-    def _may_export(self, dotted: str, name: str) -> bool:
-        """A look at the text, before the cost of parsing it."""
-        path = self._path(dotted)
-        if path is None or self._modules.get(dotted) is not None:
-            return path is not None
-        text = path.read_bytes()
-        return name.encode() in text or b"import *" in text
 
     def _from_table(self, module: SourceModule, name: str) -> Entity | None:
         for key, value, table_key in table_entries(module, name):
@@ -255,11 +214,3 @@ def _names(node: ast.expr) -> set[str]:
 
 def _dotted(entities: list[Entity]) -> set[str]:
     return {entity.dotted for entity in entities}
-
-
-def _native(folder: Path) -> bool:
-    return folder.parent.is_dir() and any(path.suffix in _NATIVE for path in folder.parent.glob(f"{folder.name}.*"))
-
-
-def _below(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix()

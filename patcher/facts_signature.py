@@ -6,9 +6,9 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from patcher.facts_module import FunctionNode, last_name
 from patcher.facts_decorators import assigns_attributes, keeps_signature, returned_functions
 from patcher.facts_fields import NOT_IN_INIT, class_fields, flag, has_alias
+from patcher.facts_module import FunctionNode, last_name
 from patcher.signature import Parameter, Signature
 
 if TYPE_CHECKING:
@@ -23,14 +23,16 @@ UNKNOWN = Signature((), open=True)
 
 # Decorators that leave the parameters as they are, by their last name.
 _TRANSPARENT = frozenset(
-    "staticmethod classmethod abstractmethod override final overload cache lru_cache contextmanager asynccontextmanager "
-    "no_grad inference_mode deprecated runtime_checkable unique total_ordering wraps dataclass_transform validator "
-    "field_validator model_validator root_validator".split()
+    [
+        *("staticmethod", "classmethod", "abstractmethod", "override", "final", "overload", "deprecated", "wraps"),
+        *("cache", "lru_cache", "contextmanager", "asynccontextmanager", "no_grad", "inference_mode"),
+        *("runtime_checkable", "unique", "total_ordering", "dataclass_transform"),
+        *("validator", "field_validator", "model_validator", "root_validator"),
+    ]
 )
 # Bases from outside that add nothing to the constructor and hide no members.
-_PLAIN_BASES = frozenset(
-    "builtins.object abc.ABC typing.Generic typing.Protocol typing_extensions.Protocol typing_extensions.Generic".split()
-)
+_TYPING = [f"{module}.{name}" for module in ("typing", "typing_extensions") for name in ("Generic", "Protocol")]
+_PLAIN_BASES = frozenset(("builtins.object", "abc.ABC", *_TYPING))
 _ENUM_BASES = frozenset(f"enum.{name}" for name in ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"))
 _TUPLE_BASES = frozenset(("typing.NamedTuple", "typing_extensions.NamedTuple"))
 _STRUCT = "msgspec.Struct"
@@ -71,7 +73,7 @@ class Signatures:
     def _module_closure(self, module: SourceModule | None) -> Closure:
         if module is None:
             return "open"
-        outside = any(self.resolver.module_or_none(star) is None for star, _ in module.scope.stars)
+        outside = any(self.resolver.files.module(star) is None for star, _ in module.scope.stars)
         if outside or module.writes_globals:
             return "open"
         return "lazy" if self.resolver.is_lazy(module) else "closed"
@@ -103,7 +105,7 @@ class Signatures:
         if for_class and assigns_attributes(entity.node):
             return False
         if isinstance(decorator, ast.Call):
-            inner = [n for n in returned_functions(entity.node)]
+            inner = list(returned_functions(entity.node))
             return bool(inner) and all(keeps_signature(n) for n in inner)
         return keeps_signature(entity.node)
 

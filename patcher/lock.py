@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from patcher.errors import FileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 # A transaction takes milliseconds; sixty-four of them on a slow network file system take less than this.
@@ -21,13 +21,18 @@ WAIT_SECONDS = 300.0
 
 
 @contextmanager
-def exclusive(path: Path, seconds: float = WAIT_SECONDS) -> Iterator[None]:
+def exclusive(path: Path, check: Callable[[], None], seconds: float = WAIT_SECONDS) -> Iterator[None]:
     """Hold the lock file ``path``; it is removed again before the lock is let go.
+
+    Args:
+        path: the lock file; its folder must exist.
+        check: called while waiting; what it raises ends the wait.
+        seconds: how long to wait.
 
     Raises:
         FileError: another process holds the lock for longer than ``seconds``, or the file can't be made.
     """
-    fd = _acquire(path, time.monotonic() + seconds)
+    fd = _acquire(path, check, time.monotonic() + seconds)
     try:
         yield
     finally:
@@ -36,7 +41,7 @@ def exclusive(path: Path, seconds: float = WAIT_SECONDS) -> Iterator[None]:
         os.close(fd)
 
 
-def _acquire(path: Path, deadline: float) -> int:
+def _acquire(path: Path, check: Callable[[], None], deadline: float) -> int:
     while True:
         fd = _open(path)
         try:
@@ -44,8 +49,9 @@ def _acquire(path: Path, deadline: float) -> int:
             if _is_at(fd, path):
                 return fd
         except BlockingIOError:
+            os.close(fd)
+            check()
             if time.monotonic() > deadline:
-                os.close(fd)
                 raise FileError(
                     "another process is patching this environment and does not finish",
                     where=str(path),
@@ -55,7 +61,8 @@ def _acquire(path: Path, deadline: float) -> int:
         except BaseException:
             os.close(fd)
             raise
-        os.close(fd)
+        else:
+            os.close(fd)
 
 
 def _open(path: Path) -> int:

@@ -8,10 +8,12 @@ from typing import TypeAlias
 import libcst as cst
 
 from patcher.errors import RuleError
-from patcher.syntax import digest, dotted_text, is_absent, meaning_fields, qualified, string_value
-from patcher.template import RUN, one_name, run_name
+from patcher.metavariable import RUN
+from patcher.syntax import digest, dotted_text, is_absent, meaning_fields, qualified, same_name, string_value
+from patcher.template import one_name, run_name
 
-MAX_RUNS = 3  # runs in one sequence: matching costs length ** runs, so a pattern cannot blow up
+# A search takes some thousand steps; runs within runs could make it billions, so a pattern cannot blow up.
+MAX_STEPS = 200_000
 
 Captured: TypeAlias = "cst.CSTNode | tuple[cst.CSTNode, ...]"
 Bindings: TypeAlias = "dict[str, Captured]"
@@ -21,36 +23,59 @@ _OPTIONAL = frozenset({"annotation", "decorators", "default", "returns", "type_p
 
 
 class Matcher:
-    """Compares pattern nodes with source nodes; a match is the bindings, no match is None."""
+    """Compares pattern nodes with source nodes; a match is the bindings, no match is None.
+
+    Args:
+        names: what the rule declares: last name -> dotted name.
+        imports: what the file's names stand for: local name -> dotted name.
+    """
 
     def __init__(self, names: Mapping[str, str], imports: Mapping[str, str]) -> None:
         self._names = names
         self._imports = imports
+        self._steps = 0
 
     def match(self, wanted: cst.CSTNode, node: cst.CSTNode, bound: Bindings) -> Bindings | None:
+        """Does the node mean what the pattern's node says, given what metavariables are bound to?
+
+        Raises:
+            RuleError: the search of which this is a part takes too many steps.
+        """
+        self._step()
         name = one_name(wanted)
         if name is not None:
             return self._bind(name, node, bound)
         if isinstance(wanted, cst.Name) and wanted.value in self._names:
             return bound if self._is_named(self._names[wanted.value], node) else None
-        if isinstance(wanted, cst.SimpleString):
-            same = isinstance(node, cst.SimpleString) and string_value(node) == string_value(wanted)
-            return bound if same else None
+        text = string_value(wanted)
+        if text is not None:
+            return bound if string_value(node) == text else None
         if type(wanted) is not type(node):
             return None
+        if isinstance(wanted, cst.Attribute):
+            return self._match_attribute(wanted, cst.ensure_type(node, cst.Attribute), bound)
         if isinstance(wanted, cst.Call):
             return self._match_call(wanted, cst.ensure_type(node, cst.Call), bound)
         if isinstance(wanted, cst.Parameters):
             return self._match_parameters(wanted, cst.ensure_type(node, cst.Parameters), bound)
         return self._match_fields(wanted, node, bound)
 
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise RuleError("a pattern takes too long to match", hint="use fewer runs ($$$) inside one another")
+
     def _is_named(self, dotted: str, node: cst.CSTNode) -> bool:
-        """Same package and same last name: vLLM moves a function between its modules, and it stays that function."""
-        last, package = dotted.rpartition(".")[2], dotted.partition(".")[0]
         known = qualified(node, self._imports)
-        if known:
-            return known.rpartition(".")[2] == last and known.partition(".")[0] == package
-        return dotted_text(node) == last
+        return same_name(known, dotted) if known else dotted_text(node) == dotted.rpartition(".")[2]
+
+    def _match_attribute(self, wanted: cst.Attribute, node: cst.Attribute, bound: Bindings) -> Bindings | None:
+        """The ``b`` of ``a.b`` is no name in scope: what the rule declares does not apply to it."""
+        name = one_name(wanted.attr)
+        if name is None and wanted.attr.value != node.attr.value:
+            return None
+        result = bound if name is None else self._bind(name, node.attr, bound)
+        return None if result is None else self.match(wanted.value, node.value, result)
 
     def _bind(self, name: str, value: Captured, bound: Bindings) -> Bindings | None:
         if not name:
@@ -95,9 +120,9 @@ class Matcher:
             head = self.match(wanted[0], nodes[0], bound) if nodes else None
             rest = None if head is None else self._match_run(wanted[1:], nodes[1:], head, whole=whole)
             return None if rest is None else (rest[0], rest[1] + 1)
-        _limit_runs(wanted)
         lengths = [len(nodes)] if whole and len(wanted) == 1 else range(len(nodes) + 1)
         for length in lengths:
+            self._step()
             head = self._bind(name, nodes[:length], bound)
             rest = None if head is None else self._match_run(wanted[1:], nodes[length:], head, whole=whole)
             if rest is not None:
@@ -134,49 +159,46 @@ class Matcher:
         taken = set(positions.values())
         rest = [i for i in range(len(args)) if i not in taken]
         pieces = [i for i, arg in enumerate(wanted) if arg.keyword is None]
-        return self._match_rest(wanted, args, pieces, rest, positions, bound)
+        return self._match_pieces(wanted, args, pieces, rest, positions, bound)
 
-    def _match_rest(
+    def _match_pieces(
         self,
         wanted: Sequence[cst.Arg],
         args: Sequence[cst.Arg],
-        pieces: list[int],
-        rest: list[int],
+        pieces: Sequence[int],
+        rest: Sequence[int],
         positions: Mapping[int, int],
         bound: Bindings,
     ) -> Bindings | None:
-        for order, piece in enumerate(pieces):
-            name = run_name(wanted[piece])
-            if name is None:
-                result = self._match_fields(wanted[piece], args[rest[0]], bound) if rest else None
-                rest = rest[1:]
-            else:
-                stop = _run_end(piece, pieces[order + 1 :], positions, rest)
-                result = self._bind(name, tuple(args[i] for i in rest[:stop]), bound)
-                rest = rest[stop:]
-            if result is None:
-                return None
-            bound = result
-        return None if rest else bound
+        """Positional arguments and runs of the pattern (its ``pieces``) against the arguments that are left."""
+        if not pieces:
+            return None if rest else bound
+        name = run_name(wanted[pieces[0]])
+        if name is None:
+            head = self._match_fields(wanted[pieces[0]], args[rest[0]], bound) if rest else None
+            return None if head is None else self._match_pieces(wanted, args, pieces[1:], rest[1:], positions, head)
+        for length in _run_lengths(pieces, rest, positions):
+            self._step()
+            head = self._bind(name, tuple(args[i] for i in rest[:length]), bound)
+            if head is not None:
+                found = self._match_pieces(wanted, args, pieces[1:], rest[length:], positions, head)
+                if found is not None:
+                    return found
+        return None
 
 
 def _keyword(arg: cst.Arg) -> str | None:
     return arg.keyword.value if arg.keyword is not None else None
 
 
-def _run_end(piece: int, later: list[int], positions: Mapping[int, int], rest: list[int]) -> int:
-    """How many of the left-over arguments a run takes: up to the keyword that follows it, if another run comes later."""
-    if not later:
-        return len(rest)
-    following = positions.get(piece + 1)
+def _run_lengths(pieces: Sequence[int], rest: Sequence[int], positions: Mapping[int, int]) -> Sequence[int]:
+    """How many of the arguments that are left a run may take: up to the keyword after it, if more is to come."""
+    if len(pieces) == 1:
+        return [len(rest)]
+    following = positions.get(pieces[0] + 1)
     if following is None:
-        return max(0, len(rest) - len(later))
-    return sum(1 for index in rest if index < following)
-
-
-def _limit_runs(wanted: Sequence[cst.CSTNode]) -> None:
-    if sum(run_name(node) is not None for node in wanted) > MAX_RUNS:
-        raise RuleError(f"a pattern has more than {MAX_RUNS} runs ($$$) in one sequence")
+        return range(len(rest) + 1)
+    return [sum(index < following for index in rest)]
 
 
 def _same_meaning(one: Captured, other: Captured) -> bool:

@@ -15,7 +15,8 @@ import libcst as cst
 
 from patcher.errors import RuleError
 from patcher.match import Captured, Matcher
-from patcher.syntax import Tree, imported_names
+from patcher.source import SourceProblem, parse_safely
+from patcher.syntax import Tree
 from patcher.template import parse_template
 
 
@@ -60,17 +61,22 @@ def _only_expression(body: Sequence[cst.CSTNode]) -> cst.BaseExpression | None:
 
 
 def source_contains(source: str, pattern: str) -> bool:
-    """Does a piece of source have a place of the pattern's shape? For probes; raises RuleError on either not parsing."""
+    """Does a piece of source have a place of the pattern's shape? For probes.
+
+    Raises:
+        RuleError: the pattern or the source does not parse.
+    """
     try:
+        parse_safely(source)
         tree = Tree(cst.parse_module(source))
-    except cst.ParserSyntaxError as error:
+    except (SourceProblem, cst.ParserSyntaxError) as error:
         raise RuleError("the source that a probe asks about does not parse", found=str(error)) from error
     return bool(find(tree, compile_pattern(pattern)))
 
 
 def find(tree: Tree, pattern: Pattern, scope: cst.CSTNode | None = None) -> list[Match]:
     """Every place under the scope (default: the module) where the pattern matches, in source order."""
-    matcher = Matcher(pattern.names, imported_names(tree) if pattern.names else {})
+    matcher = Matcher(pattern.names, tree.names)
     under = tree.module if scope is None else scope
     if pattern.expression is not None:
         return list(_find_expressions(tree, pattern.expression, under, matcher))
@@ -79,10 +85,18 @@ def find(tree: Tree, pattern: Pattern, scope: cst.CSTNode | None = None) -> list
 
 def _find_expressions(tree: Tree, wanted: cst.BaseExpression, scope: cst.CSTNode, matcher: Matcher) -> Iterator[Match]:
     for node in tree.within(scope):
-        if isinstance(node, cst.BaseExpression):
+        if isinstance(node, cst.BaseExpression) and not (isinstance(node, cst.Name) and _is_label(tree, node)):
             bindings = matcher.match(wanted, node, {})
             if bindings is not None:
                 yield Match((node,), bindings)
+
+
+def _is_label(tree: Tree, node: cst.Name) -> bool:
+    """A name that is no expression: a keyword, a parameter, the ``b`` of ``a.b``, what is defined or imported."""
+    place = tree.place(node)
+    return place.field in {"attr", "keyword", "asname"} or isinstance(
+        place.parent, (cst.Param, cst.FunctionDef, cst.ClassDef, cst.ImportAlias, cst.ImportFrom, cst.AsName)
+    )
 
 
 def _find_statements(

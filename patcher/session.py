@@ -83,6 +83,24 @@ def prepare(choice: Choice, environ: Mapping[str, str] = os.environ) -> Prepared
     return _planned(target, chosen, choice)
 
 
+def located(choice: Choice, environ: Mapping[str, str] = os.environ) -> Target:
+    """The target alone: what revert needs, with or without a vLLM."""
+    return locate(choice.python, environ, require_vllm=False)
+
+
+def planned(choice: Choice) -> Prepared:
+    """As prepare, for a release that has the files; TargetError for one that has not."""
+    found = prepare(choice)
+    if isinstance(found, Target):
+        raise TargetError(
+            f"speculators {found.speculators.version} has nothing to patch",
+            where=str(found.speculators.root),
+            expected="a release from 0.3.0 to 0.4.0.1",
+            hint=CAPTURE_HINT,
+        )
+    return found
+
+
 def _planned(target: Target, chosen: tuple[Rule, ...], choice: Choice) -> Prepared:
     from patcher import conformance, plan, transaction  # noqa: PLC0415  LibCST is felt at start-up
     from patcher import record as records  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Keep SIGINT, SIGTERM and SIGHUP waiting while a transaction decides, then let them act."""
+"""Keep SIGINT, SIGTERM and SIGHUP waiting while a transaction is at work, then let them act."""
 
 from __future__ import annotations
 

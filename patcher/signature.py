@@ -58,7 +58,7 @@ class Signature:
         return next((p for p in self.parameters if p.name == name), None)
 
     def __str__(self) -> str:
-        return "(" + ", ".join(self.encode()) + (", ...)" if self.open else ")")
+        return "(" + ", ".join([*self.encode(), *(["..."] if self.open else [])]) + ")"
 
     def encode(self) -> list[str]:
         """The parameters as texts, with the markers ``/`` and ``*`` of Python between them."""

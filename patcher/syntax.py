@@ -7,10 +7,11 @@ those are; everything above it sees meaning only.
 from __future__ import annotations
 
 import hashlib
+import warnings
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, cached_property
 from typing import cast
 
 import libcst as cst
@@ -28,7 +29,8 @@ _LAYOUT_FIELDS = frozenset(
 def meaning_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     """The fields of a node class that carry meaning rather than layout."""
     names = (field.name for field in fields(kind))
-    return tuple(n for n in names if n not in _LAYOUT_FIELDS and not n.startswith("whitespace"))
+    layout = _LAYOUT_FIELDS - {"equal"} if kind is cst.FormattedStringExpression else _LAYOUT_FIELDS  # f"{x=}"
+    return tuple(n for n in names if n not in layout and not n.startswith("whitespace"))
 
 
 def is_absent(value: object) -> bool:
@@ -46,10 +48,14 @@ class Place:
 
 
 class Tree:
-    """A module with parent links, so that a node can be found by class and replaced by rebuilding its path only."""
+    """A module with parent links, so that a node can be found by class and replaced by rebuilding its path only.
 
-    def __init__(self, module: cst.Module) -> None:
+    ``origin`` is the module as the file has it, before any edit: what line numbers are told of.
+    """
+
+    def __init__(self, module: cst.Module, origin: cst.Module | None = None) -> None:
         self.module = module
+        self.origin = origin or module
         self._places: dict[int, Place] = {}
         self._nodes: list[cst.CSTNode] = []
         self._index(module)
@@ -104,7 +110,13 @@ class Tree:
                 node, parent = place.parent.with_changes(**{place.field: held}), place.parent
             else:
                 node, parent = place.parent.with_changes(**{place.field: node}), place.parent
-        return Tree(cst.ensure_type(node, cst.Module))
+        return Tree(cst.ensure_type(node, cst.Module), self.origin)
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """Local name to dotted name, for what the file imports or defines itself; see ``imported_names``."""
+        own = (node.name.value for node in _definitions(self.module.body))
+        return {**{name: f".{name}" for name in own}, **imported_names(self)}
 
 
 def children(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, str, int | None]]:
@@ -134,13 +146,16 @@ def _is_statement(node: cst.CSTNode) -> bool:
 
 def find_scope(module: cst.Module, qualname: str) -> cst.FunctionDef | cst.ClassDef | None:
     """The class or function of a dotted name such as ``Generator.__init__``; None where it is not."""
-    found: cst.FunctionDef | cst.ClassDef | None = None
-    body: Sequence[cst.CSTNode] = module.body
+    return next(iter(find_scopes(module, qualname)), None)
+
+
+def find_scopes(module: cst.Module, qualname: str) -> list[cst.FunctionDef | cst.ClassDef]:
+    """Every class or function of that dotted name: of two, Python runs the second."""
+    blocks: list[Sequence[cst.CSTNode]] = [module.body]
+    found: list[cst.FunctionDef | cst.ClassDef] = []
     for name in qualname.split("."):
-        found = next((d for d in _definitions(body) if d.name.value == name), None)
-        if found is None:
-            return None
-        body = cast("Sequence[cst.CSTNode]", found.body.body)
+        found = [node for block in blocks for node in _definitions(block) if node.name.value == name]
+        blocks = [cast("Sequence[cst.CSTNode]", node.body.body) for node in found]
     return found
 
 
@@ -149,7 +164,10 @@ def _definitions(body: Sequence[cst.CSTNode]) -> Iterator[cst.FunctionDef | cst.
 
 
 def imported_names(tree: Tree) -> dict[str, str]:
-    """Local name to dotted name, for every import of the file: ``import a.b`` binds ``a`` to ``a``."""
+    """Local name to dotted name, for every import of the file: ``import a.b`` binds ``a`` to ``a``.
+
+    What comes from a relative import has a dotted name that starts with a dot.
+    """
     bound: dict[str, str] = {}
     for node in tree.nodes:
         if isinstance(node, cst.Import):
@@ -157,12 +175,11 @@ def imported_names(tree: Tree) -> dict[str, str]:
                 dotted = dotted_text(alias.name)
                 local = alias_name(alias)
                 bound[local or dotted.split(".")[0]] = dotted if local else dotted.split(".")[0]
-        elif isinstance(node, cst.ImportFrom) and node.module is not None and not node.relative:
-            if isinstance(node.names, cst.ImportStar):
-                continue
+        elif isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
+            module = "." * len(node.relative) + (dotted_text(node.module) if node.module else "")
             for alias in node.names:
                 name = dotted_text(alias.name)
-                bound[alias_name(alias) or name] = f"{dotted_text(node.module)}.{name}"
+                bound[alias_name(alias) or name] = f"{module}.{name}"
     return bound
 
 
@@ -195,15 +212,28 @@ def digest(nodes: Sequence[cst.CSTNode]) -> str:
     return hashlib.sha256("\n".join(_spelled(node) for node in nodes).encode()).hexdigest()[:16]
 
 
-def string_value(node: cst.SimpleString) -> str | bytes:
-    """What a string says; the indentation of a string of several lines is layout, as in a docstring."""
-    value = node.evaluated_value
+def string_value(node: object) -> str | bytes | None:
+    """What a string literal, or several in a row, say; None for anything else, f-strings included.
+
+    The indentation of a string of several lines is layout, as in a docstring.
+    """
+    if not isinstance(node, (cst.SimpleString, cst.ConcatenatedString)):
+        return None
+    with warnings.catch_warnings():  # an unknown escape is the file's affair
+        warnings.simplefilter("ignore")
+        value = node.evaluated_value
     return inspect.cleandoc(value) if isinstance(value, str) and "\n" in value else value
 
 
+def same_name(one: str, other: str) -> bool:
+    """Same package and same last name: vLLM moves a function between its modules, and it stays that function."""
+    return one.rpartition(".")[2] == other.rpartition(".")[2] and one.partition(".")[0] == other.partition(".")[0]
+
+
 def _spelled(value: object) -> str:
-    if isinstance(value, cst.SimpleString):
-        return repr(string_value(value))
+    text = string_value(value)
+    if text is not None:
+        return repr(text)
     if isinstance(value, cst.CSTNode):
         parts = ((name, getattr(value, name)) for name in meaning_fields(type(value)))
         inner = ",".join(f"{name}={_spelled(part)}" for name, part in parts if not is_absent(part))

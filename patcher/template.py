@@ -2,40 +2,57 @@
 
 from __future__ import annotations
 
-import re
-
 import libcst as cst
 
 from patcher.errors import RuleError
-
-ONE = "__one_"
-RUN = "__run_"
+from patcher.metavariable import ONE, RUN, restored, with_placeholders
+from patcher.source import SourceProblem, parse_safely
 
 
 def parse_template(text: str) -> cst.Module:
     """A pattern or fix as a module whose metavariables are placeholder names.
 
     Raises:
-        RuleError: it is not Python once the metavariables are names.
+        RuleError: it is not Python once the metavariables are names, or it ends with a comment.
     """
-    lines = [_placeholders(line) for line in text.rstrip().split("\n")]
+    python = with_placeholders(text)
     try:
-        module = cst.parse_module("\n".join(lines) + "\n")
-    except cst.ParserSyntaxError as error:
+        parse_safely(python)
+        module = cst.parse_module(python)
+    except (SourceProblem, cst.ParserSyntaxError) as error:
         raise RuleError(
             "a pattern is not Python",
-            where=f"line {error.raw_line} of the pattern",
-            found=text.strip("\n"),
-            hint="patterns are Python with $NAME for one node and $$$NAME for a run",
+            expected="Python with $NAME for one node and $$$NAME for a run",
+            found=f"{text.strip()}\n({restored(str(error))})",
         ) from error
-    return cst.ensure_type(_with_header_on_first(module).visit(_BareBlankLines()), cst.Module)
+    loose = module.footer if module.body else module.header
+    if any(line.comment for line in loose):
+        raise RuleError("a comment at the end of a pattern or fix belongs to no statement", found=text.strip("\n"))
+    return cst.ensure_type(_with_header_on_first(module).visit(_Literal()), cst.Module)
 
 
-class _BareBlankLines(cst.CSTTransformer):
-    """A blank line of a template stays blank wherever it goes: no trailing indentation."""
+class _Literal(cst.CSTTransformer):
+    """Strings and comments of a template mean what they say; a blank line stays blank wherever it goes."""
 
     def leave_EmptyLine(self, original_node: cst.EmptyLine, updated_node: cst.EmptyLine) -> cst.EmptyLine:  # noqa: N802
         return updated_node if original_node.comment else cst.EmptyLine(indent=False)
+
+    def leave_Comment(self, original_node: cst.Comment, updated_node: cst.Comment) -> cst.Comment:  # noqa: ARG002, N802
+        return updated_node.with_changes(value=restored(updated_node.value))
+
+    def leave_SimpleString(  # noqa: N802
+        self,
+        original_node: cst.SimpleString,  # noqa: ARG002
+        updated_node: cst.SimpleString,
+    ) -> cst.SimpleString:
+        return updated_node.with_changes(value=restored(updated_node.value))
+
+    def leave_FormattedStringText(  # noqa: N802
+        self,
+        original_node: cst.FormattedStringText,  # noqa: ARG002
+        updated_node: cst.FormattedStringText,
+    ) -> cst.FormattedStringText:
+        return updated_node.with_changes(value=restored(updated_node.value))
 
 
 def _with_header_on_first(module: cst.Module) -> cst.Module:
@@ -47,19 +64,13 @@ def _with_header_on_first(module: cst.Module) -> cst.Module:
     return module.with_changes(header=[], body=[first.with_changes(leading_lines=lead), *module.body[1:]])
 
 
-def _placeholders(line: str) -> str:
-    run = RUN if re.fullmatch(r"\s*\$\$\$[A-Z0-9_]*\s*", line) else f"*{RUN}"
-    line = re.sub(r"\$\$\$([A-Z][A-Z0-9_]*)?", lambda m: run + (m.group(1) or ""), line)
-    return re.sub(r"\$([A-Z][A-Z0-9_]*|_)", lambda m: ONE + ("" if m.group(1) == "_" else m.group(1)), line)
-
-
 def run_name(node: cst.CSTNode) -> str | None:
     """The name of a run metavariable (``""`` for ``$$$``); None for any other node."""
     inner = node
     if isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1 and isinstance(node.body[0], cst.Expr):
         inner = node.body[0].value
     elif (isinstance(node, cst.Arg) and node.star != "**" and node.keyword is None) or isinstance(
-        node, cst.StarredElement
+        node, (cst.Element, cst.StarredElement)
     ):
         inner = node.value
     elif not isinstance(node, cst.Name):

@@ -18,6 +18,7 @@ from patcher.errors import DriftError, FileError
 from patcher.foreign import hunk
 from patcher.lock import exclusive
 from patcher.place import anchor, place
+from patcher.signals import Deferred, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -77,7 +78,7 @@ def apply(
         return Result("nothing")
     epoch = _epoch(environ)
     preflight.check(target)
-    with _alone(target):
+    with _alone(target) as signals:
         healed = _recover(target)
         record = records.load(target)
         found = {name: _present(target, name) for name in wanted}
@@ -86,7 +87,8 @@ def apply(
         for name, (before, _) in wanted.items():
             _expect(target.files[name], before, found[name].data)
         after = {name: pair[1] for name, pair in wanted.items()}
-        atomic.run(place(target), "apply", Apply(target, facts, epoch, record, found, after).steps())
+        steps = Apply(target, facts, epoch, record, found, after).steps()
+        atomic.run(place(target), "apply", tuple(steps), signals.check)
     return Result("applied", tuple(wanted), healed)
 
 
@@ -100,13 +102,13 @@ def revert(target: Target) -> Result:
     if not (journal.traces(anchor(target)) or records.home(target).exists()):
         return Result("nothing")
     preflight.check(target)
-    with _alone(target):
+    with _alone(target) as signals:
         healed = _recover(target)
         record = records.load(target)
         if record is None:
             return Result("nothing", healed=healed)
         ours = [file for file in record.files if revert_steps.is_ours(target, file)]
-        atomic.run(place(target), "revert", revert_steps.steps(target, record, ours))
+        atomic.run(place(target), "revert", tuple(revert_steps.steps(target, record, ours)), signals.check)
     return Result("reverted" if ours else "cleared", tuple(file.path for file in ours), healed)
 
 
@@ -130,13 +132,16 @@ def heal(target: Target) -> Healed | None:
 
 
 @contextmanager
-def _alone(target: Target) -> Iterator[None]:
-    """Hold the lock; what the operating system refuses meanwhile is a FileError."""
-    with exclusive(anchor(target) / journal.LOCK):
-        try:
-            yield
-        except OSError as error:
-            raise atomic.refused(error) from error
+def _alone(target: Target) -> Iterator[Deferred]:
+    """Hold the lock, and signals back until it is free again; what the system refuses meanwhile is a FileError."""
+    path = anchor(target) / journal.LOCK
+    try:
+        with Deferred() as signals, exclusive(path, signals.check):
+            yield signals
+    except Stopped:  # only where the signal's own handler lets the program go on
+        raise FileError("stopped by a signal; everything is as it was", where=str(path.parent)) from None
+    except OSError as error:
+        raise atomic.refused(error) from error
 
 
 def _recover(target: Target) -> Healed | None:

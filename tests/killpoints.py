@@ -201,7 +201,7 @@ def _wrong(trial: Trial, fault: Fault, status: int) -> str | None:
     if status == BROKEN:
         return "an unexpected exception"
     at_once = fault in {"full", "SIGTERM", "SIGINT"} or (fault == "error" and status == REFUSED)
-    if at_once and (left := _neither(trial, only_lock=fault in {"SIGTERM", "SIGINT"})):
+    if at_once and (left := _neither(trial)):
         return f"left by the process itself: {left}"
     if fault == "full" and trial.tree() != trial.old and status == REFUSED:
         return "refused, and yet changed"
@@ -220,11 +220,9 @@ def _wrong_after_healing(trial: Trial) -> str | None:
     return None if trial.tree() == trial.new else "the action fails after healing"
 
 
-def _neither(trial: Trial, *, only_lock: bool = False) -> list[str]:
-    """List what differs from both whole states; an ended process may leave its (free) lock file."""
+def _neither(trial: Trial) -> list[str]:
+    """List what differs from both whole states."""
     now = trial.tree()
-    if only_lock:
-        now.pop(str(trial.install.site / journal.LOCK), None)
     sides = [_differences(now, side) for side in (trial.old, trial.new)]
     return [] if [] in sides else min(sides, key=len)
 
@@ -274,12 +272,13 @@ def main() -> int:
     faults: tuple[Fault, ...] = ("kill", "error", "full", "SIGTERM", "SIGINT")
     for action in actions:
         for fault in (None,) if use_strace else faults:
-            with tempfile.TemporaryDirectory() as name:
-                trial = prepare(Path(name), action)
-                results = list(every_point(trial, fault) if fault else every_call(trial, Path(name)))
+            with tempfile.TemporaryDirectory() as folder:
+                trial = prepare(Path(folder), action)
+                results = list(every_point(trial, fault) if fault else every_call(trial, Path(folder)))
             wrong = [(point, text) for point, text in results if text]
             failed += len(wrong)
-            print(f"{action:<7} {fault or "strace":<8} {len(results):>4} points, {len(wrong)} failures", *wrong[:2], sep="\n  ")
+            name = fault or "strace"
+            print(f"{action:<7} {name:<8} {len(results):>4} points, {len(wrong)} failures", *wrong[:2], sep="\n  ")
     return 1 if failed else 0
 
 

@@ -47,5 +47,7 @@ def test_setting_rows_and_taking_them_back_gives_every_byte(
     record = text.getvalue().encode()
     ours = data.draw(st.sets(st.sampled_from(names))) | {"speculators-patch/record.json"}
     changed = recordfile.with_rows(record, dict.fromkeys(ours, content), add=ours)
-    assert {name: recordfile.hashes(changed)[name] for name in ours} == dict.fromkeys(ours, recordfile.row_hash(content))
+    assert {name: recordfile.hashes(changed)[name] for name in ours} == dict.fromkeys(
+        ours, recordfile.row_hash(content)
+    )
     assert recordfile.without_rows(changed, record, ours) == record

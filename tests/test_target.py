@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import zipfile
@@ -85,7 +86,9 @@ def test_a_folder_without_an_interpreter_is_refused(tmp_path: Path) -> None:
 
 
 def test_noise_at_start_and_end_does_not_disturb(install: Install) -> None:
-    noise = "import atexit, sys; print('{\"python\": 1}'); print('noise', file=sys.stderr); atexit.register(print, '}')\n"
+    noise = (
+        "import atexit, sys; print('{\"python\": 1}'); print('noise', file=sys.stderr); atexit.register(print, '}')\n"
+    )
     (install.site / "noise.pth").write_text(noise)
     assert install.target().speculators.version == "0.3.0"
 
@@ -118,7 +121,7 @@ def test_an_interpreter_without_an_answer(
     with pytest.raises(TargetError) as caught:
         locate(fake, {})
     assert str(fake) in str(caught.value)
-    assert caught.match(message) or pytest.fail(str(caught.value))
+    assert re.search(message, str(caught.value))
 
 
 @pytest.mark.parametrize("version", ["0.2.0", "0.5.0"])

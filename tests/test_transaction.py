@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import py_compile
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -15,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from patcher import journal, lock, record, transaction
+from patcher import journal, lock, record, recordfile, transaction
 from patcher.errors import DriftError, FileError, TargetError
 from patcher.target import GENERATOR, PATHS, WORKER
 from tests.installs import (
@@ -129,6 +127,8 @@ def test_fault_06_unwritable_folder_is_seen_before_any_write(public: Path) -> No
     folders = [install.site, install.dist_info, install.files[WORKER].parent]
     before = tree(install.site)
     for folder in folders:
+        folder.chmod(0o777)
+    for folder in folders:
         folder.chmod(0o555)
         done = as_user(install, "print(transaction.apply(target, CHANGES, FACTS))")
         folder.chmod(0o777)
@@ -177,10 +177,14 @@ def test_fault_07_a_lock_of_a_dead_process_does_not_block(install: Install) -> N
 
 def test_fault_07_a_held_lock_is_named_after_the_wait(install: Install) -> None:
     path = install.site / journal.LOCK
-    with lock.exclusive(path), pytest.raises(FileError, match="another process") as caught, lock.exclusive(path, 0.1):
+    with (
+        lock.exclusive(path, quiet),
+        pytest.raises(FileError, match="another process") as caught,
+        lock.exclusive(path, quiet, 0.1),
+    ):
         pass
     assert caught.value.where == str(path)
-    with lock.exclusive(path, 0.1):
+    with lock.exclusive(path, quiet, 0.1):
         assert path.exists()
     assert not path.exists()
 
@@ -315,7 +319,7 @@ def test_fault_19_the_new_file_never_has_the_second_of_the_old(install: Install)
 
 
 def test_fault_20_two_builds_give_equal_bytes_and_times(tmp_path: Path) -> None:
-    builds = []
+    builds: list[list[tuple[object, ...]]] = []
     wheels = [speculators_wheel(tmp_path / "wheels"), vllm_wheel(tmp_path / "wheels")]
     for name in ("one", "two"):
         install = environment(tmp_path / name)
@@ -387,8 +391,6 @@ def test_fault_27_pip_checks_and_uninstalls(tmp_path: Path) -> None:
 
 def test_fault_27_record_hashes_fit_the_files(install: Install) -> None:
     apply(install)
-    from patcher import recordfile
-
     rows = recordfile.hashes(install.record.read_bytes())
     assert {name: recordfile.row_hash((install.site / name).read_bytes()) for name in rows} == rows
     listed = {name for name in rows if "/speculators-patch/" in name}
@@ -472,9 +474,8 @@ def test_nothing_to_revert(install: Install) -> None:
     assert tree(install.site) == before
 
 
-def test_the_test_modules_are_compiled_where_python_would_look() -> None:
-    assert Path(importlib.util.cache_from_source("/x/a.py")).name.startswith(f"a.{sys.implementation.cache_tag}")
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+def quiet() -> None:
+    """Stand for: no signal came."""
 
 
 def home(install: Install) -> Path:

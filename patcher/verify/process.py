@@ -76,6 +76,8 @@ def _follow(child: subprocess.Popen[str], time_limit: float, line: Callable[[str
     end_group(child)
     # The reader ends when the last process that holds the pipe is gone.
     reader.join(timeout=GRACE_SECONDS)
+    if child.stdout is not None and not reader.is_alive():
+        child.stdout.close()
     while not lines.empty():
         _pass_on(lines.get_nowait(), tail, line)
     return Ended(child.wait(), not ended, "\n".join(tail))
