@@ -139,7 +139,8 @@ def diff(
     else:
         lines = [*output.outcome_lines(prepared.shown), *output.advice_lines(prepared.shown)]
         click.echo("\n".join(lines), err=True)
-        click.get_binary_stream("stdout").write(text)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text)
     session.refuse_findings(prepared)
     return WORK_FOUND if exit_code and text else 0
 
@@ -341,6 +342,21 @@ def rules(*, form: str, rules_folder: Path | None, names: tuple[str, ...]) -> in
         click.echo(output.as_json([rule_files.describe(rule) for rule in chosen]))
     else:
         click.echo("\n".join(output.rule_lines(chosen, explained=bool(names))))
+    return 0
+
+
+@commands.command()
+@click.argument("vllm_folder", type=_PATH, metavar="VLLM")
+@click.argument("releases", nargs=-1, required=True, type=_PATH, metavar="SPECULATORS...")
+@click.option("-o", "--output", "destination", required=True, type=_PATH, help="The file to write.")
+def facts(*, vllm_folder: Path, releases: tuple[Path, ...], destination: Path) -> int:
+    """Record what the rules and the checks ask of a vLLM, so that --vllm can plan for it where it is not installed.
+
+    VLLM is the folder of its package; each SPECULATORS a folder that holds a release's package, as site-packages does.
+    """
+    from patcher import session  # noqa: PLC0415
+
+    destination.write_bytes(session.record_facts(vllm_folder, releases))
     return 0
 
 

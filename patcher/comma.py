@@ -13,7 +13,10 @@ from typing import TypeAlias, TypeVar
 import libcst as cst
 
 Space: TypeAlias = cst.BaseParenthesizableWhitespace
-Member = TypeVar("Member", cst.Arg, cst.Param, cst.ImportAlias)
+Member = TypeVar("Member", bound=cst.CSTNode)
+
+# Where LibCST keeps the space after a last member that has no comma; an import keeps it with its bracket.
+_TAIL = {cst.Arg: "whitespace_after_arg", cst.Param: "whitespace_after_param", cst.ParamSlash: "whitespace_after"}
 
 
 @dataclass(frozen=True)
@@ -90,22 +93,26 @@ def _with_comments(space: Space, source: Space) -> Space:
     return source if has_comment else space
 
 
-def gap_after(member: cst.Arg | cst.Param | cst.ImportAlias, tail: Space | None = None) -> Space:
+def has_comma(member: cst.CSTNode) -> bool:
+    """Does a comma follow the member in the source?"""
+    return isinstance(getattr(member, "comma", None), cst.Comma)
+
+
+def gap_after(member: cst.CSTNode, tail: Space | None = None) -> Space:
     """The space after a member, beyond its comma; ``tail`` is what follows a last one that can't hold it."""
-    if isinstance(member.comma, cst.Comma):
-        return member.comma.whitespace_after
-    if isinstance(member, cst.Arg):
-        return member.whitespace_after_arg
-    if isinstance(member, cst.Param):
-        return member.whitespace_after_param
-    return tail or cst.SimpleWhitespace("")
+    comma = getattr(member, "comma", None)
+    if isinstance(comma, cst.Comma):
+        return comma.whitespace_after
+    key = _TAIL.get(type(member))
+    return getattr(member, key) if key else tail or cst.SimpleWhitespace("")
 
 
 def followed_by(member: Member, gap: Space, *, comma: bool) -> Member:
-    """The member with that space after it, beyond its comma; without one an import can't hold it."""
-    own = member.comma if isinstance(member.comma, cst.Comma) else cst.Comma()
+    """The member with that space after it, beyond its comma; an import can't hold it without one."""
+    held = getattr(member, "comma", None)
+    own = held if isinstance(held, cst.Comma) else cst.Comma()
     changes: dict[str, object] = {"comma": own.with_changes(whitespace_after=gap) if comma else cst.MaybeSentinel.DEFAULT}
-    if not isinstance(member, cst.ImportAlias):
-        key = "whitespace_after_arg" if isinstance(member, cst.Arg) else "whitespace_after_param"
+    key = _TAIL.get(type(member))
+    if key:
         changes[key] = cst.SimpleWhitespace("") if comma else gap
     return member.with_changes(**changes)

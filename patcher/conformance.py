@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from patcher.conformance_calls import call_text, callee
-from patcher.conformance_guards import Guards, caught_by, leaves, tested
+from patcher.conformance_guards import Guards, caught_by, handled_by, leaves, tested
 from patcher.conformance_names import BoundMethod, Instance, Names, Symbol
 from patcher.conformance_values import Evaluator
 from patcher.errors import DriftError
@@ -175,7 +175,7 @@ class _Checker(ast.NodeVisitor):
         self._guards = before
         for handler in node.handlers:
             # The fallback of an import that works never runs, so what it names need not be there.
-            if not (has_import and imports_hold and "ImportError" in caught_by(handler)):
+            if not (has_import and imports_hold and "ImportError" in handled_by(handler)):
                 self._block(handler.body)
         if imports_hold:
             self._block(node.orelse)

@@ -48,17 +48,17 @@ class Guards:
         return exception in self.caught
 
 
-def caught_by(handler: ast.ExceptHandler) -> set[str]:
-    """The names of the exceptions that the handler catches for good.
-
-    A bare ``except`` catches all that matter here. A handler that raises again, or something else, catches none: the
-    fault still ends the run.
-    """
-    if any(isinstance(node, ast.Raise) for statement in handler.body for node in ast.walk(statement)):
-        return set()
+def handled_by(handler: ast.ExceptHandler) -> set[str]:
+    """The names of the exceptions that lead into the handler; a bare ``except`` takes all that matter here."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     names = {last_name(kind) if kind is not None else "BaseException" for kind in kinds}
     return {caught for name in names for caught in _PARENTS.get(name, (name,))}
+
+
+def caught_by(handler: ast.ExceptHandler) -> set[str]:
+    """The same, but none where the handler raises again, or something else: the fault still ends the run."""
+    raises = any(isinstance(node, ast.Raise) for statement in handler.body for node in ast.walk(statement))
+    return set() if raises else handled_by(handler)
 
 
 def tested(test: ast.expr, *, holds: bool) -> set[tuple[str, str]]:

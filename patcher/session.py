@@ -299,3 +299,27 @@ def conformance_now(choice: Choice, environ: Mapping[str, str] = os.environ) -> 
         return Conformance(target, ())
     facts = installed_facts(target) if choice.vllm is None else recorded_facts(choice.vllm)
     return Conformance(target, tuple(conformance.check({name: read(target, name) for name in target.files}, facts)))
+
+
+def record_facts(vllm_folder: Path, releases: Sequence[Path]) -> bytes:
+    """Record all that planning and checking ask of a vLLM, for the pristine and the patched files of some releases.
+
+    Raises:
+        TargetError: a folder is not what it should be.
+    """
+    from patcher import conformance, plan  # noqa: PLC0415
+    from patcher.facts import SourceFacts, record  # noqa: PLC0415
+
+    if not (vllm_folder / "__init__.py").is_file():
+        raise TargetError("this is not the folder of the package vllm", where=str(vllm_folder))
+    known = rules.load_folder(rules.default_folder())
+    names = sorted({name for rule in known for name in rule.files})
+    file_sets = [{n: (folder / n).read_bytes() for n in names if (folder / n).is_file()} for folder in releases]
+
+    def ask(facts: Facts) -> None:
+        for files in file_sets:
+            patched = plan.make(files, known, facts).after
+            conformance.check(files, facts)
+            conformance.check(patched, facts)
+
+    return record(SourceFacts({"vllm": vllm_folder}), [ask])

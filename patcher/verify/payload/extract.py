@@ -72,7 +72,7 @@ class Report:
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     model = parser.add_mutually_exclusive_group()
-    model.add_argument("--family", choices=sorted(families.FAMILIES), help="default: llama")
+    model.add_argument("--family", choices=sorted(families.NAMES), help="default: llama")
     model.add_argument("--config", type=pathlib.Path, help="make a tiny model of this config.json's architecture")
     model.add_argument("--model", type=pathlib.Path, help="folder of a tiny model")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="the report, JSON")

@@ -86,6 +86,66 @@ FAMILIES = {
     ),
 }
 
+# Wrappers around a language model: their configuration holds a "text_config". Checked with text only, but vLLM builds
+# all of them, so the other parts are there, and tiny.
+_QWEN_TOKENS = {
+    "image_token_id": 280,
+    "video_token_id": 281,
+    "vision_start_token_id": 282,
+    "vision_end_token_id": 283,
+}
+_QWEN_VISION = {
+    "depth": 1,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_heads": 2,
+    "patch_size": 14,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+    "out_hidden_size": BASE["hidden_size"],
+}
+WRAPPERS = {
+    "qwen2_5_vl": {
+        "architectures": ["Qwen2_5_VLForConditionalGeneration"],
+        "text": "qwen2",
+        "text_config": {
+            "model_type": "qwen2_5_vl_text",
+            "rope_scaling": {"type": "mrope", "rope_type": "default", "mrope_section": [4, 6, 6]},
+        },
+        "vision_config": {**_QWEN_VISION, "window_size": 112, "fullatt_block_indexes": [0]},
+        **_QWEN_TOKENS,
+    },
+    "qwen3_vl": {
+        "architectures": ["Qwen3VLForConditionalGeneration"],
+        "text": "qwen3",
+        "text_config": {
+            "model_type": "qwen3_vl_text",
+            "rope_scaling": {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [6, 5, 5]},
+        },
+        "vision_config": {**_QWEN_VISION, "deepstack_visual_indexes": [0], "num_position_embeddings": 64},
+        **_QWEN_TOKENS,
+    },
+    "kimi_k25": {
+        "architectures": ["KimiK25ForConditionalGeneration"],
+        "text": "deepseek_v3",
+        "text_config": {"model_type": "deepseek_v3"},
+        "vision_config": {
+            "patch_size": 14,
+            "init_pos_emb_height": 4,
+            "init_pos_emb_width": 4,
+            "init_pos_emb_time": 4,
+            "num_attention_heads": 2,
+            "num_hidden_layers": 1,
+            "hidden_size": 64,
+            "intermediate_size": 64,
+            "mm_hidden_size": 64,
+            "text_hidden_size": BASE["hidden_size"],
+        },
+        "media_placeholder_token_id": 280,
+    },
+}
+NAMES = (*FAMILIES, *WRAPPERS)
+
 
 @dataclasses.dataclass(frozen=True)
 class Manner:
@@ -121,6 +181,11 @@ def settings(family):
     Raises:
         KeyError: no family has that name.
     """
+    if family in WRAPPERS:
+        whole = copy.deepcopy(WRAPPERS[family])
+        text = settings(whole.pop("text"))
+        tied = {"tie_word_embeddings": False}
+        return {**whole, **tied, "model_type": family, "text_config": {**text, **whole["text_config"]}}
     architecture, own = FAMILIES[family]
     merged = {**BASE, **own, "model_type": family, "architectures": [architecture]}
     return copy.deepcopy({key: value for key, value in merged.items() if key != "head_dim" or value})

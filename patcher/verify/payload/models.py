@@ -12,26 +12,38 @@ import json
 import pathlib
 
 import families
+import shrink
+import wrappers
 
 # Near-tied routers send a token elsewhere in bfloat16 than in float32; widely spread scores do not.
 ROUTER_STD = 1.5
 
 
 def make(folder, config):
-    """Write a model with random weights and a tokenizer into ``folder``."""
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
+    """Write a model with random weights, and a tokenizer, into ``folder``."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    if config["model_type"] == "kimi_k25":
+        wrappers.kimi(folder, config, make)
+        return
+    _weights(folder, config)
+    if config["model_type"] in families.WRAPPERS:
+        wrappers.qwen_processor(folder, config["vision_config"])
+    else:
+        _tokenizer(folder, config["vocab_size"])
+
+
+def _weights(folder, config):
+    import torch
+    import transformers
+
     torch.manual_seed(20)
-    kind = config["model_type"]
-    built = AutoConfig.for_model(kind, **{k: v for k, v in config.items() if k != "model_type"})
-    model = AutoModelForCausalLM.from_config(built, attn_implementation="eager")
+    rest = {key: value for key, value in config.items() if key != "model_type"}
+    built = transformers.AutoConfig.for_model(config["model_type"], **rest)
+    kind = "AutoModelForImageTextToText" if "vision_config" in config else "AutoModelForCausalLM"
+    model = getattr(transformers, kind).from_config(built, attn_implementation="eager")
     _randomise(model)
     model.to(torch.bfloat16).save_pretrained(folder)
-    _tokenizer(folder, config["vocab_size"])
-    return folder
 
 
 def _randomise(model):
@@ -64,11 +76,16 @@ def _tokenizer(folder, vocabulary):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--family", choices=sorted(families.FAMILIES), default="llama")
+    kind = parser.add_mutually_exclusive_group(required=True)
+    kind.add_argument("--family", choices=sorted(families.NAMES))
+    kind.add_argument("--config", type=pathlib.Path, help="a config.json to shrink")
     parser.add_argument("--out", required=True, help="folder of the new model")
     options = parser.parse_args()
-    make(options.out, families.settings(options.family))
-    print(json.dumps({"model": options.out, "family": options.family}))
+    if options.family:
+        config = families.settings(options.family)
+    else:
+        config = shrink.shrink(json.loads(options.config.read_text(encoding="utf-8")))
+    make(options.out, config)
 
 
 if __name__ == "__main__":

@@ -31,11 +31,12 @@ def wanted(names, vocabulary):
 def by_transformers(folder, prompts):
     """Forward hooks on the decoder layers of the model in float32, one prompt a call."""
     import torch
-    from transformers import AutoModelForCausalLM
+    import transformers
 
-    model = (
-        AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", trust_remote_code=True).float().eval()
-    )
+    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
+    kind = "AutoModelForImageTextToText" if hasattr(config, "vision_config") else "AutoModelForCausalLM"
+    loaded = getattr(transformers, kind).from_pretrained(folder, attn_implementation="eager")
+    model = loaded.float().eval()
     seen = []
     for layer in decoder_layers(model):
         layer.register_forward_hook(lambda _m, _a, out: seen.append(out[0] if isinstance(out, tuple) else out))

@@ -1,0 +1,111 @@
+"""Tiny models of the wrappers: a language model with a vision tower beside it, made for prompts of text only."""
+
+# ruff: noqa: PLC0415, S106 - torch and vLLM are for the script; a token of a vocabulary is no password
+from __future__ import annotations
+
+import json
+import os
+
+QWEN_WORDS = ("<|endoftext|>", "<s>", "</s>", "<unk>")
+QWEN_VISION_WORDS = ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>")
+
+
+def qwen_processor(folder, vision):
+    """The tokenizer and the processors that vLLM loads with a Qwen VL, whether or not there are images."""
+    from transformers import Qwen2TokenizerFast, Qwen2VLImageProcessor
+
+    characters = _byte_characters()
+    # 4 + 256 + 20 of filling + 4 for vision + 4 of filling: the ids stand in families.py.
+    filling = [f"<|filling_{index}|>" for index in range(24)]
+    words = [*QWEN_WORDS, *characters, *filling[:20], *QWEN_VISION_WORDS, *filling[20:]]
+    (folder / "vocab.json").write_text(json.dumps({word: index for index, word in enumerate(words)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    tokenizer = Qwen2TokenizerFast(
+        vocab_file=str(folder / "vocab.json"),
+        merges_file=str(folder / "merges.txt"),
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="<|endoftext|>",
+        additional_special_tokens=list(QWEN_VISION_WORDS),
+    )
+    tokenizer.save_pretrained(folder)
+    sizes = {key: vision[key] for key in ("patch_size", "temporal_patch_size")}
+    limits = {"min_pixels": 28 * 28, "max_pixels": 56 * 56}
+    Qwen2VLImageProcessor(**sizes, merge_size=vision["spatial_merge_size"], **limits).save_pretrained(folder)
+
+
+def _byte_characters():
+    """One printable character for each byte, as byte-level BPE has them."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return [chr(byte) for byte in plain] + [chr(256 + index) for index in range(len(others))]
+
+
+KIMI_CONFIGURATION = """
+from vllm.transformers_utils.configs.kimi_k25 import KimiK25Config, KimiK25VisionConfig
+class TinyConfig(KimiK25Config):
+    pass
+"""
+KIMI_PROCESSOR = """
+from transformers.image_processing_utils import BaseImageProcessor
+class TinyProcessor(BaseImageProcessor):
+    num_frames_per_chunk = 4
+    def media_tokens_calculator(self, media):
+        return 4
+"""
+
+
+def kimi(folder, config, save_text):
+    """A tiny Kimi K2.5: DeepSeek-V3 as its language model, and vLLM's own vision tower.
+
+    transformers has no such model. The language model is made by transformers and renamed; the names and shapes
+    of the rest are asked of vLLM, which loads the model with dummy weights for that.
+    """
+    from safetensors.torch import load_file, save_file
+
+    text = folder / "text"
+    save_text(text, config["text_config"])
+    weights = {f"language_model.{k}": v for k, v in load_file(text / "model.safetensors").items()}
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        if (text / name).is_file():
+            (text / name).replace(folder / name)
+    remote = {"AutoConfig": "tiny_configuration.TinyConfig"}
+    whole = {**config, "auto_map": remote, "torch_dtype": "bfloat16", "dtype": "bfloat16"}
+    (folder / "config.json").write_text(json.dumps(whole, indent=1))
+    (folder / "tiny_configuration.py").write_text(KIMI_CONFIGURATION)
+    (folder / "tiny_processor.py").write_text(KIMI_PROCESSOR)
+    processor = {
+        "image_processor_type": "TinyProcessor",
+        "auto_map": {"AutoImageProcessor": "tiny_processor.TinyProcessor"},
+    }
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    weights.update(_vision_weights(folder))
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _vision_weights(folder):
+    import torch
+
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    from vllm import LLM
+
+    llm = LLM(
+        model=str(folder),
+        load_format="dummy",
+        max_model_len=64,
+        enforce_eager=True,
+        trust_remote_code=True,
+        limit_mm_per_prompt={"image": 0, "video": 0, "vision_chunk": 0},
+        gpu_memory_utilization=0.3,
+    )
+    shapes = {}
+
+    def note(model):
+        for name, value in model.named_parameters():
+            if not name.startswith("language_model."):
+                shapes[name] = tuple(value.shape)
+
+    llm.apply_model(note)
+    torch.manual_seed(21)
+    return {name: (torch.randn(shape) * 0.06).bfloat16() for name, shape in shapes.items()}
