@@ -1,4 +1,4 @@
-"""The steps of an apply: the record, RECORD's rows and the two files, as they shall be."""
+"""The steps of an apply: the record, RECORD's rows and the files, as they shall be."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Apply:
     after: Mapping[str, bytes]
 
     def steps(self) -> list[Step]:
-        """Give the files of the record, RECORD, then the two files."""
+        """Give the files of the record, RECORD, then the files."""
         index = records.index(self.target)
         contents, record = self._contents(index)
         contents[RECORD_JSON] = self._made(records.encode(record))
         steps = [home_step(self.target, name, contents.get(name)) for name in sorted(records.NAMES)]
         if index is not None:
             steps.append(self._index_step(index, contents, record))
-        steps += [Step(name, self.target.files[name], state, self._patched(name)) for name, state in self.found.items()]
+        steps += [Step(name, self.target.path(name), state, self._patched(name)) for name, state in self.found.items()]
         return [step for step in steps if step.before != step.after]
 
     def _contents(self, index: FileState | None) -> tuple[dict[str, FileState], Record]:
@@ -71,7 +71,7 @@ class Apply:
     def _file(self, name: str, contents: dict[str, FileState]) -> PatchedFile | None:
         """Record one file; where our own patch stands there now, its original stays the original."""
         known = self.record.of(name) if self.record else None
-        found = self.found.get(name) or look(self.target.files[name])
+        found = self.found.get(name) or look(self.target.path(name))
         ours = known is not None and found is not None and sha256(found.data) == known.after
         if found is None or (name not in self.after and not ours):
             return None
@@ -106,7 +106,7 @@ class Apply:
 
     def _patched(self, name: str) -> FileState:
         state = self.found[name]
-        seen = self.target.files[name].stat().st_mtime_ns  # behind a link, as bytecode is stamped
+        seen = self.target.path(name).stat().st_mtime_ns  # behind a link, as bytecode is stamped
         return dataclasses.replace(state, data=self.after[name], link=None, mtime_ns=self._stamp(seen))
 
     def _made(self, data: bytes) -> FileState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 WORK_FOUND = 1
 INTERRUPTED = 130
+FAULT = 70  # EX_SOFTWARE of sysexits.h
 
 
 def tool() -> str:
@@ -47,7 +49,20 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         # The reader of our output has gone; Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except Exception as error:  # noqa: BLE001  a fault of ours; the user gets one line and we get the place
+        if os.environ.get("SPECULATORS_PATCH_TRACEBACK"):
+            raise
+        code = _fail(_fault(error), FAULT)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fault(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
+    return (
+        f"a fault of speculators-patch itself: {type(error).__name__}: {error}\n  where:    {where}\n"
+        "  next:     please report it; SPECULATORS_PATCH_TRACEBACK=1 shows the traceback"
+    )
 
 
 def _fail(text: str, code: int) -> int:
@@ -337,7 +352,7 @@ def rules(*, form: str, rules_folder: Path | None, names: tuple[str, ...]) -> in
     from patcher import rule as rule_files  # noqa: PLC0415
 
     found = rule_files.load_folder(rules_folder or rule_files.default_folder())
-    chosen = rule_files.select(found, names, ()) if names else found
+    chosen = rule_files.named(found, names) if names else found
     if form == "json":
         click.echo(output.as_json([rule_files.describe(rule) for rule in chosen]))
     else:

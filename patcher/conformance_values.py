@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from patcher.facts_base import Facts
 
 
+# The value, the annotation and the scope of an assignment to an attribute.
+Assigned = tuple[ast.expr | None, ast.expr | None, Names]
+
+
 class Evaluator:
     """Values of expressions in one file, with the facts behind them."""
 
@@ -25,6 +29,7 @@ class Evaluator:
         self._facts = facts
         self._own = own_modules
         self._active: set[tuple[int, str]] = set()
+        self._classes: dict[int, tuple[Names, dict[str, list[Assigned]]]] = {}
 
     def covers(self, dotted: str) -> bool:
         """Is it a name of the packages, and not of the files under test themselves?"""
@@ -63,8 +68,9 @@ class Evaluator:
         imported = [b.imported for b in bindings if b.imported is not None]
         if imported:
             # The alternatives of a try/except: the first that is there is the one that is taken.
-            there = [d for d in imported if self.covers(d) and self._facts.symbol(d) is not None]
-            return self._of_symbol(there[0]) if there and len(imported) == len(bindings) else None
+            judged = len(imported) == len(bindings) and all(self.covers(dotted) for dotted in imported)
+            there = [dotted for dotted in imported if judged and self._facts.symbol(dotted) is not None]
+            return self._of_symbol(there[0]) if there else None
         values = [self._one(b, scope) for b in bindings if not _is_none(b.value)]
         return _agreed(values)
 
@@ -155,14 +161,15 @@ class Evaluator:
 
     def _assigned(self, base: Local, name: str) -> Iterator[Value | None]:
         """What the methods of a class in the file assign to ``self.name``, and what its body binds to the name."""
-        inside = Names(base.node, base.home, base.home.package)
+        key = id(base.node)
+        if key not in self._classes:
+            inside = Names(base.node, base.home, base.home.package)
+            self._classes[key] = inside, _assignments(base.node, inside)
+        inside, assignments = self._classes[key]
         if name in inside.bound:
             yield self._name(name, inside)
-        for method in (n for n in base.node.body if isinstance(n, FunctionNode)):
-            first = method.args.args[0].arg if method.args.args else ""
-            for value, annotation in _attribute_values(method, first, name):
-                names = Names(method, inside, inside.package)
-                yield self.annotated(annotation, names) if annotation else self.value(value, names)
+        for value, annotation, names in assignments.get(name, ()):
+            yield self.annotated(annotation, names) if annotation else self.value(value, names)
 
     def _inherited(self, base: Local, name: str) -> Value | None:
         for parent in base.node.bases:
@@ -172,17 +179,26 @@ class Evaluator:
         return None
 
 
-def _attribute_values(method: FunctionNode, first: str, name: str) -> Iterator[tuple[ast.expr | None, ast.expr | None]]:
-    """What a method assigns to ``self.name``: the value and the annotation; (None, None) where it isn't one value."""
+def _assignments(cls: ast.ClassDef, inside: Names) -> dict[str, list[Assigned]]:
+    """What the methods of a class assign to each attribute of ``self``."""
+    found: dict[str, list[Assigned]] = {}
+    for method in (n for n in cls.body if isinstance(n, FunctionNode) and n.args.args):
+        names = Names(method, inside, inside.package)
+        for name, value, annotation in _set_on(method.args.args[0].arg, method):
+            found.setdefault(name, []).append((value, annotation, names))
+    return found
+
+
+def _set_on(first: str, method: FunctionNode) -> Iterator[tuple[str, ast.expr | None, ast.expr | None]]:
+    """(attribute, value, annotation) of each ``self.x = value``; no value where it isn't that one expression."""
     for node in ast.walk(method):
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                if ast.unparse(target) == f"{first}.{name}" and not _is_none(node.value):
-                    plain = None if isinstance(node, ast.AugAssign) else node.value
-                    yield plain, getattr(node, "annotation", None)
-                elif isinstance(target, ast.Tuple | ast.List) and f"{first}.{name}" in map(ast.unparse, target.elts):
-                    yield None, None
+        if not isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) or _is_none(node.value):
+            continue
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            for part in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
+                if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == first:
+                    plain = None if isinstance(node, ast.AugAssign) or part is not target else node.value
+                    yield part.attr, plain, getattr(node, "annotation", None)
 
 
 def _is_none(node: ast.expr | None) -> bool:

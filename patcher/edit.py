@@ -11,7 +11,7 @@ from patcher import drift, rewrite
 from patcher.drift import Drift
 from patcher.pattern import Match, compile_pattern, find
 from patcher.rule import Case, Edit, Rule, texts
-from patcher.syntax import Tree, digest, find_scope, imported_names, walk
+from patcher.syntax import Tree, digest, find_scope, walk
 from patcher.template import parse_template
 
 
@@ -49,7 +49,7 @@ def _apply(tree: Tree, edit: Edit, case: Case, match: Match, names: tuple[str, .
     pattern = compile_pattern(case.pattern, names)
     if edit.insert is not None:
         return rewrite.insert(tree, match, pattern, edit.insert, before=bool(edit.before))
-    return rewrite.replace(tree, match, pattern, case.fix, imported_names(tree))
+    return rewrite.replace(tree, match, pattern, case.fix)
 
 
 def _cases(edit: Edit) -> tuple[Case, ...]:

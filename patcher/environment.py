@@ -31,8 +31,8 @@ OLDEST_PYTHON, NEWEST_PYTHON = (3, 10), (3, 13)
 # Tried in this order when the running interpreter does not fit. 3.12 is the one most pairs were seen working on.
 PREFERRED_PYTHONS = ("3.12", "3.13", "3.11", "3.10")
 
-# Never needed for text, and the wheels of torchvision and torchaudio exist for one torch release each.
-LEFT_OUT = ("torchvision", "torchaudio", "torchcodec", "triton", "deepspeed", "vllm")
+# Never needed here. (transformers' processors of vision models do need torchvision, even for prompts of text only.)
+LEFT_OUT = ("torchaudio", "torchcodec", "triton", "deepspeed", "vllm")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,18 +41,30 @@ class Recipe:
 
     since: str
     torch: str
+    torchvision: str
     transformers: str
     numba: str
     why: str
 
 
 RECIPES = (
-    Recipe("0.11.0", "2.8.0", ">=4.56,<4.58", "0.61.2", "its wheels were built against torch 2.8"),
-    Recipe("0.12.0", "2.9.1", ">=4.56,<5", "0.61.2", "its wheels were built against torch 2.9"),
-    Recipe("0.15.0", "2.10.0", ">=4.56,<5", "0.61.2", "its wheels were built against torch 2.10"),
-    Recipe("0.20.0", "2.11.0", ">=4.56,<5", "0.65.0", "torch 2.11, which speculators 0.4.x does not allow by itself"),
-    Recipe("0.23.0", "2.11.0", ">=5.5.3,<5.17", "0.65.0", "0.24 on demands transformers 5; 0.23 takes either"),
-    Recipe("0.27.0", "2.13.0", ">=5.16.1,<5.20", "0.65.0", "torch 2.13, and a transformers that knows its models"),
+    Recipe("0.11.0", "2.8.0", "0.23.0", ">=4.56,<4.58", "0.61.2", "its wheels were built against torch 2.8"),
+    Recipe("0.12.0", "2.9.1", "0.24.1", ">=4.56,<5", "0.61.2", "its wheels were built against torch 2.9"),
+    Recipe("0.15.0", "2.10.0", "0.25.0", ">=4.56,<5", "0.61.2", "its wheels were built against torch 2.10"),
+    Recipe(
+        "0.20.0",
+        "2.11.0",
+        "0.26.0",
+        ">=4.56,<5",
+        "0.65.0",
+        "torch 2.11, which speculators 0.4.x does not allow by itself",
+    ),
+    Recipe(
+        "0.23.0", "2.11.0", "0.26.0", ">=5.5.3,<5.17", "0.65.0", "0.24 on demands transformers 5; 0.23 takes either"
+    ),
+    Recipe(
+        "0.27.0", "2.13.0", "0.28.0", ">=5.16.1,<5.20", "0.65.0", "torch 2.13, and a transformers that knows its models"
+    ),
 )
 
 
@@ -81,6 +93,8 @@ def overrides(vllm: str) -> str:
     row = recipe(vllm)
     lines = [
         f"torch=={row.torch}",
+        # An override hides torchvision's own demand for one torch release from the resolver.
+        f"torchvision=={row.torchvision}",
         *(f"{name} ; sys_platform == 'never'" for name in LEFT_OUT),
         "numpy<2.3",
         "setuptools>=77,<81",

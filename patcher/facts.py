@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from patcher.facts_base import Closure, Definition, Facts, Kind
 from patcher.facts_module import FunctionNode, last_name
-from patcher.facts_recorded import RecordedFacts, Recorder, record, record_release
+from patcher.facts_recorded import RecordedFacts, Recorder, record
 from patcher.facts_resolve import Resolver
 from patcher.facts_signature import Signatures
 from patcher.signature import Parameter, Signature
@@ -30,7 +30,6 @@ __all__ = [
     "Signature",
     "SourceFacts",
     "record",
-    "record_release",
 ]
 
 

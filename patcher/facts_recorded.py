@@ -164,24 +164,6 @@ def record(facts: Facts, ask: Iterable[Callable[[Facts], object]], packages: Ite
     return recorder.dump()
 
 
-def record_release(
-    source: Facts, file_sets: Iterable[Mapping[str, bytes]], ask: Iterable[Callable[[Facts], object]] = ()
-) -> bytes:
-    """The record of one vLLM release: all that conformance asks on the given files, and all that ``ask`` asks.
-
-    Args:
-        source: the release's source.
-        file_sets: each as conformance.check takes it: the pristine files of a speculators release, or patched ones.
-        ask: the rules' probes, each a function of the facts.
-    """
-    from patcher.conformance import check  # noqa: PLC0415 -- conformance imports the facts
-
-    def conformance(files: Mapping[str, bytes]) -> Callable[[Facts], object]:
-        return lambda facts: check(files, facts)
-
-    return record(source, [*(conformance(files) for files in file_sets), *ask])
-
-
 def _load(content: bytes, name: str) -> tuple[Sections, frozenset[str]]:
     try:
         data = json.loads(content)

@@ -13,14 +13,18 @@ Statements = Sequence[cst.CSTNode]
 _PARTS = frozenset({"body", "orelse", "finalbody", "handlers", "params"})
 
 
-def keep(new: Statements, old: Statements) -> list[cst.CSTNode]:
-    """The new statements, each that repeats an old one as it was, and blocks with what they repeat."""
-    left = list(old)
+def keep(new: Statements, old: Statements) -> list[tuple[cst.CSTNode, cst.CSTNode | None]]:
+    """The new statements, each as the old one that it repeats, or with what it has of one; and which one that is."""
+    left = [(digest([node]), node) for node in old]
     taken = [_take(left, node) for node in new]
-    return [
-        _merged(node, _of_same_head(left, node)) if same is None else _with_own_comments(same, node)
-        for node, same in zip(new, taken, strict=True)
-    ]
+    result: list[tuple[cst.CSTNode, cst.CSTNode | None]] = []
+    for node, same in zip(new, taken, strict=True):
+        near = None if same is not None else _of_same_head([other for _, other in left], node)
+        if same is not None:
+            result.append((_with_own_lead(same, node), same))
+        else:
+            result.append((node if near is None else _merged(node, near), near))
+    return result
 
 
 def lead(node: cst.CSTNode) -> list[cst.EmptyLine]:
@@ -38,19 +42,21 @@ def set_apart(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
     return list(lines[: max((i + 1 for i, line in enumerate(lines) if not line.comment), default=0)])
 
 
-def _take(left: list[cst.CSTNode], node: cst.CSTNode) -> cst.CSTNode | None:
+def _take(left: list[tuple[str, cst.CSTNode]], node: cst.CSTNode) -> cst.CSTNode | None:
     meaning = digest([node])
-    same = next((other for other in left if other is node or digest([other]) == meaning), None)
-    if same is not None:
-        left.remove(same)
-    return same
+    found = next((pair for pair in left if pair[0] == meaning), None)
+    if found is None:
+        return None
+    left.remove(found)
+    return found[1]
 
 
-def _with_own_comments(same: cst.CSTNode, node: cst.CSTNode) -> cst.CSTNode:
+def _with_own_lead(same: cst.CSTNode, node: cst.CSTNode) -> cst.CSTNode:
     """The old statement; a comment that the fix writes above it takes the place of the old one."""
-    if same is node or not has_comment(lead(node)):
+    own = lead(node)
+    if same is node or not own or (lead(same) and not has_comment(own)):
         return same
-    return same.with_changes(leading_lines=[*set_apart(lead(same)), *lead(node)])
+    return same.with_changes(leading_lines=[*set_apart(lead(same)), *own])
 
 
 def _of_same_head(left: list[cst.CSTNode], node: cst.CSTNode) -> cst.CSTNode | None:
@@ -78,6 +84,8 @@ def _merged(new: cst.CSTNode, old: cst.CSTNode | None) -> cst.CSTNode:
         mine, theirs = getattr(new, name), getattr(old, name)
         if name == "body":
             changes[name] = _merged_block(mine, theirs)
+        elif name == "params":
+            continue
         elif name not in meaning and name != "leading_lines":
             changes[name] = theirs
         elif isinstance(mine, cst.CSTNode) and isinstance(theirs, cst.CSTNode):
@@ -88,7 +96,7 @@ def _merged(new: cst.CSTNode, old: cst.CSTNode | None) -> cst.CSTNode:
 
 
 def _merged_block(new: object, old: object) -> object:
-    if not isinstance(new, cst.IndentedBlock) or not isinstance(old, cst.IndentedBlock):
+    if new is old or not isinstance(new, cst.IndentedBlock) or not isinstance(old, cst.IndentedBlock):
         return new
     header = new.header if new.header.comment else old.header
-    return old.with_changes(body=keep(new.body, old.body), header=header)
+    return old.with_changes(body=[node for node, _ in keep(new.body, old.body)], header=header)

@@ -18,10 +18,16 @@ def lay_out(call: cst.Call, args: Sequence[cst.Arg]) -> cst.Call:
     trailing = bool(call.args) and has_comma(call.args[-1])
     result = []
     for k, (arg, origin) in enumerate(zip(args, origins, strict=True)):
-        own = arg if origin is None else call.args[origin].with_changes(value=arg.value)
+        own = arg if origin is None else _with_value(call.args[origin], arg)
         result.append(followed_by(own, laid.gaps[k], comma=trailing or k < len(args) - 1))
     before = laid.before if args else _emptied(laid.before)
     return call.with_changes(args=result, whitespace_before_args=before)
+
+
+def _with_value(own: cst.Arg, arg: cst.Arg) -> cst.Arg:
+    """The call's own argument with the new one's value, if it goes by the same keyword; else the new one."""
+    held, wanted = (a.keyword.value if a.keyword else None for a in (own, arg))
+    return own.with_changes(value=arg.value) if held == wanted and own.star == arg.star else arg
 
 
 def _emptied(space: Space) -> Space:
@@ -31,6 +37,11 @@ def _emptied(space: Space) -> Space:
         if comments or space.first_line.comment:
             return space
     return cst.SimpleWhitespace("")
+
+
+def shares_arguments(call: cst.Call, args: Sequence[cst.Arg]) -> bool:
+    """Is any of the arguments one of the call's own, or another value for one?"""
+    return any(_origin(call, arg) is not None for arg in args)
 
 
 def _origin(call: cst.Call, arg: cst.Arg) -> int | None:

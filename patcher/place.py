@@ -49,5 +49,5 @@ def place(target: Target, dist_info: str | None = None) -> Place:
 
 
 def stale(target: Target) -> list[Path]:
-    """List the bytecode of the two files."""
+    """List the bytecode of the files."""
     return bytecode.files(target.files.values(), target.pycache_prefix)

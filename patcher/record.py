@@ -18,7 +18,7 @@ from patcher.errors import FileError
 from patcher.target import PATHS, Target
 
 RECORD_JSON = "record.json"
-INDEX = "RECORD"  # the wheel's own list of files, which is patched and restored like the two
+INDEX = "RECORD"  # the wheel's own list of files, which is patched and restored like the others
 BASENAMES = {path: path.rpartition("/")[2] for path in PATHS} | {INDEX: INDEX}
 NAMES = frozenset(
     {RECORD_JSON} | {f"{base}.{kind}" for base in BASENAMES.values() for kind in ("original", "link", "patched")}
@@ -36,7 +36,7 @@ class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class PatchedFile(Kept, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One of the two files: its name (target.PATHS) and the hash that apply left."""
+    """One of the files: its name (target.PATHS) and the hash that apply left."""
 
     path: str
     after: str
@@ -56,7 +56,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     index: Kept | None
 
     def of(self, path: str) -> PatchedFile | None:
-        """Give the entry of one of the two files."""
+        """Give the entry of one of the files."""
         return next((file for file in self.files if file.path == path), None)
 
 
@@ -134,7 +134,7 @@ def index(target: Target) -> FileState | None:
 
 def place(target: Target, name: str) -> Path:
     """Give the path of one of PATHS, or of RECORD."""
-    return target.files[name] if name in PATHS else _index_path(target)
+    return target.path(name) if name in PATHS else _index_path(target)
 
 
 def state(target: Target, record: Record | None) -> dict[str, State]:

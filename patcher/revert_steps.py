@@ -33,11 +33,11 @@ def steps(target: Target, record: Record, ours: Iterable[PatchedFile]) -> list[S
         after = index_without_us(target, record.index, index)
         planned.append(Step(INDEX, records.place(target, INDEX), index, after))
     for file in ours:
-        found = look(target.files[file.path])
+        found = look(target.path(file.path))
         assert found is not None  # noqa: S101 - is_ours has read it
         first = records.original(target, file.path, file)
         after = dataclasses.replace(first, uid=found.uid, gid=found.gid)
-        planned.append(Step(file.path, target.files[file.path], found, after))
+        planned.append(Step(file.path, target.path(file.path), found, after))
     return [step for step in planned if step.before != step.after]
 
 
@@ -63,7 +63,7 @@ def is_ours(target: Target, file: PatchedFile) -> bool:
     Raises:
         DriftError: it is neither.
     """
-    path = target.files[file.path]
+    path = target.path(file.path)
     found, index = look(path), records.index(target)
     rows = recordfile.hashes(index.data) if index else {}
     reinstalled = index is not None and not _lists_us(target, index)

@@ -255,23 +255,31 @@ def in_order(rules: Sequence[Rule]) -> tuple[Rule, ...]:
     return tuple(done.values())
 
 
-def select(rules: Sequence[Rule], only: Sequence[str], skip: Sequence[str]) -> tuple[Rule, ...]:
-    """The rules that ``--only`` and ``--skip`` leave; one that needs a rule left out is left out with it.
-
-    Raises:
-        RuleError: an id that is none, or ``--only`` without what the rule needs.
-    """
-    known = {rule.id for rule in rules}
-    for name in (*only, *skip):
+def named(rules: Sequence[Rule], names: Sequence[str]) -> tuple[Rule, ...]:
+    """The rules of these ids; RuleError for an id that is none."""
+    known = {rule.id: rule for rule in rules}
+    for name in names:
         if name not in known:
             raise RuleError(f"no rule is called {name!r}", hint="speculators-patch rules lists them")
-    for name in only:
-        missing = [need for need in known[name].needs if need not in only]
-        if missing:
-            raise RuleError("a rule needs others", rule=name, hint=f"add --only {' --only '.join(missing)}")
+    return tuple(known[name] for name in names)
+
+
+def select(rules: Sequence[Rule], only: Sequence[str], skip: Sequence[str]) -> tuple[Rule, ...]:
+    """The rules that ``--only`` and ``--skip`` leave, in order.
+
+    What an ``--only`` rule needs is taken with it; what needs a ``--skip`` rule is left out with it.
+
+    Raises:
+        RuleError: an id that is none.
+    """
+    wanted = {rule.id for rule in named(rules, only)} if only else {rule.id for rule in rules}
+    left_out = {rule.id for rule in named(rules, skip)}
+    for rule in reversed(rules):  # in order: what a rule needs comes before it
+        if rule.id in wanted:
+            wanted.update(rule.needs)
     kept: dict[str, Rule] = {}
-    for rule in rules:  # in order: what a rule needs comes before it
-        if (not only or rule.id in only) and rule.id not in skip and all(need in kept for need in rule.needs):
+    for rule in rules:
+        if rule.id in wanted and rule.id not in left_out and all(need in kept for need in rule.needs):
             kept[rule.id] = rule
     return tuple(kept.values())
 

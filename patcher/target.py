@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 GENERATOR = "speculators/data_generation/vllm_hidden_states_generator.py"
 WORKER = "speculators/data_generation/custom_worker.py"
-PATHS = (GENERATOR, WORKER)
+CONFIG = "speculators/config.py"
+# All that this tool ever writes to. A release without the first two extracts in another way; the third is only imported.
+NEEDED = (GENERATOR, WORKER)
+PATHS = (*NEEDED, CONFIG)
 
 # Facts can be asked of these; only the first two are ever required.
 REQUIRED = ("speculators", "vllm")
@@ -82,13 +85,23 @@ class Target:
 
     @property
     def files(self) -> dict[str, Path]:
-        """The two files, by the name the rules use; they need not exist (see ``missing``)."""
-        return {name: self.speculators.base / name for name in PATHS}
+        """The files, by the name the rules use; those of NEEDED need not exist (see ``missing``)."""
+        return {name: self.path(name) for name in PATHS if name in NEEDED or _exists(self.path(name))}
+
+    def path(self, name: str) -> Path:
+        """Give the path of one of PATHS, whether it exists or not.
+
+        Raises:
+            TargetError: another name; nothing else is ever touched.
+        """
+        if name not in PATHS:
+            raise TargetError("not one of the files that this tool patches", where=name, expected=", ".join(PATHS))
+        return self.speculators.base / name
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Those of the two files that this release does not have."""
-        return tuple(name for name, path in self.files.items() if not (path.is_symlink() or path.exists()))
+        """Those of NEEDED that this release does not have."""
+        return tuple(name for name, path in self.files.items() if not _exists(path))
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -136,6 +149,10 @@ def locate(python: Path | None, environ: Mapping[str, str], *, require_vllm: boo
         vllm=_installed("vllm", roots["vllm"], path, exact=False) if "vllm" in roots else None,
         roots=roots,
     )
+
+
+def _exists(path: Path) -> bool:
+    return path.is_symlink() or path.exists()
 
 
 def refuse_source(target: Target) -> None:

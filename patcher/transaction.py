@@ -1,6 +1,6 @@
 """The only module that changes an installation: apply, revert, and healing after a kill.
 
-apply_steps.py and revert_steps.py plan the two files, RECORD and the record; atomic.py carries the steps out.
+apply_steps.py and revert_steps.py plan the files, RECORD and the record; atomic.py carries the steps out.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def apply(
         if all(_stands(record, name, found[name], pair[1]) for name, pair in wanted.items()):
             return Result("already", healed=healed)
         for name, (before, _) in wanted.items():
-            _expect(target.files[name], before, found[name].data)
+            _expect(target.path(name), before, found[name].data)
         after = {name: pair[1] for name, pair in wanted.items()}
         steps = Apply(target, facts, epoch, record, found, after).steps()
         atomic.run(place(target), "apply", tuple(steps), signals.check)
@@ -168,9 +168,9 @@ def _expect(path: Path, expected: bytes, found: bytes) -> None:
 
 
 def _present(target: Target, name: str) -> FileState:
-    found = look(target.files[name])
+    found = look(target.path(name))
     if found is None:
-        raise DriftError("the file is gone", where=str(target.files[name]))
+        raise DriftError("the file is gone", where=str(target.path(name)))
     return found
 
 

@@ -15,16 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from patcher import recordfile
-from patcher.target import GENERATOR, PATHS, WORKER, Target, locate
+from patcher.target import CONFIG, GENERATOR, PATHS, WORKER, Target, locate
 from patcher.transaction import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BOMB = b"raise SystemExit('imported by the tool')\n"
-BEFORE = {GENERATOR: b"# generator\nVALUE = 'old'\n", WORKER: b"# worker\nVALUE = 'old'\n"}
+BEFORE = {
+    GENERATOR: b"# generator\nVALUE = 'old'\n",
+    WORKER: b"# worker\nVALUE = 'old'\n",
+    CONFIG: b"# config\nVALUE = 'old'\n",
+}
 # The same sizes as before, which is the hard case for bytecode.
-AFTER = {GENERATOR: b"# generator\nVALUE = 'new'\n", WORKER: b"# worker\nVALUE = 'new'\n"}
+AFTER = {name: data.replace(b"old", b"new") for name, data in BEFORE.items()}
 CHANGES = {name: (BEFORE[name], AFTER[name]) for name in PATHS}
 FACTS = Facts(tool="0.0.test", rules={"a-rule": "applies", "other-rule": "satisfied"})
 PACKAGE = {"speculators/__init__.py": b"", "speculators/data_generation/__init__.py": b""}
@@ -82,7 +86,7 @@ def wheel(
 
 
 def speculators_wheel(folder: Path, version: str = "0.3.0", files: Mapping[str, bytes] = BEFORE) -> Path:
-    """Give a fake speculators with the two files (or with ``files``)."""
+    """Give a fake speculators with its files (or with ``files``)."""
     return wheel(folder, "speculators", version, {**PACKAGE, **files})
 
 

@@ -100,7 +100,7 @@ class Trial:
     def reset(self) -> None:
         """Bring the state from before the action back, links and times included."""
         shutil.rmtree(self.install.site)
-        subprocess.run(["cp", "-a", str(self.kept), str(self.install.site)], check=True)
+        shutil.copytree(self.kept, self.install.site, symlinks=True)
 
     def act(self) -> None:
         """Run the action itself."""
@@ -126,7 +126,7 @@ def prepare(folder: Path, action: Action, mode: str = "hardlink") -> Trial:
     trial = Trial(install, install.target(), action, folder / "kept", {}, {})
     if action == "revert":
         replace(trial, action="apply").act()
-    subprocess.run(["cp", "-a", str(install.site), str(trial.kept)], check=True)
+    shutil.copytree(install.site, trial.kept, symlinks=True)
     trial.reset()
     old = trial.tree()
     trial.act()

@@ -12,7 +12,7 @@ import pytest
 
 from patcher import record, target
 from patcher.errors import TargetError
-from patcher.target import GENERATOR, PATHS, WORKER, locate, refuse_source
+from patcher.target import CONFIG, GENERATOR, NEEDED, PATHS, WORKER, locate, refuse_source
 from tests.installs import (
     BEFORE,
     BOMB,
@@ -124,12 +124,26 @@ def test_an_interpreter_without_an_answer(
     assert re.search(message, str(caught.value))
 
 
+def test_a_release_without_the_third_file_lacks_nothing(install: Install) -> None:
+    install.files[CONFIG].unlink()
+    found = install.target()
+    assert found.missing == ()
+    assert tuple(found.files) == NEEDED
+    assert record.state(found, None) == dict.fromkeys(NEEDED, "pristine")
+
+
+@pytest.mark.parametrize("name", ["../evil.py", "/etc/evil", "speculators/__init__.py"])
+def test_other_files_have_no_path(install: Install, name: str) -> None:
+    with pytest.raises(TargetError, match="not one of the files"):
+        install.target().path(name)
+
+
 @pytest.mark.parametrize("version", ["0.2.0", "0.5.0"])
 def test_fault_12_release_without_the_files(tmp_path: Path, version: str) -> None:
     install = environment(tmp_path / "env")
     wheels = [speculators_wheel(tmp_path, version, {}), vllm_wheel(tmp_path)]
     uv_install(install, *wheels, cache=tmp_path / "cache")
-    assert install.target().missing == PATHS
+    assert install.target().missing == NEEDED
     uv_install(install, speculators_wheel(tmp_path, "0.3.9", {WORKER: b""}), cache=tmp_path / "cache")
     assert install.target().missing == (GENERATOR,)
 

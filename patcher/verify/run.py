@@ -60,6 +60,8 @@ def verify(
         TargetError: the interpreter does not start.
         ProofError: the payload wrote no report.
     """
+    # Not resolved: a virtual environment's interpreter is a link, and is told from the others by where it lies.
+    interpreter = Path(os.path.abspath(interpreter))  # noqa: PTH100
     with tempfile.TemporaryDirectory(prefix="speculators-patch-verify-") as made:
         work = Path(made)
         shutil.copytree(PAYLOAD, work / "payload", ignore=shutil.ignore_patterns("__pycache__"))

@@ -122,28 +122,36 @@ def prepare(options):
     """Fill in what the options leave open: the model, what it is like, and how it is checked on this device."""
     work = options.work or options.out.resolve().parent
     work.mkdir(parents=True, exist_ok=True)
+    options.family = asked_family(options)
+    manner = families.manner(options.family, gpu=has_gpu())
+    # Before anything starts vLLM: a reference must run as the extraction does.
+    for name, value in manner.environment:
+        os.environ.setdefault(name, value)
     options.model = options.model or make_model(options, work)
-    config = json.loads((options.model / "config.json").read_text())
-    text = families.text_settings(config)
-    options.family = config["model_type"]
+    text = families.text_settings(json.loads((options.model / "config.json").read_text()))
     options.depth, options.vocabulary = text["num_hidden_layers"], text["vocab_size"]
     options.routed = any("expert" in name for name in text)
     options.chosen = chosen_sessions(options)
     options.states = work / f"reference-{options.model.name}.pt"
-    manner = families.manner(options.family, gpu=has_gpu())
     options.reference_by = options.reference_by or manner.reference
     # In a batch such a device can tell mixed-up rows only: that is a row of its own.
     options.loose = options.one_prompt_a_call is None and manner.one_prompt_a_call
     if options.one_prompt_a_call is None:
         options.one_prompt_a_call = manner.one_prompt_a_call
-    for name, value in manner.environment:
-        os.environ.setdefault(name, value)
+
+
+def asked_family(options):
+    """The model type that was asked for, in whichever way."""
+    config = options.config or (options.model and options.model / "config.json")
+    if config:
+        return json.loads(config.read_text(encoding="utf-8")).get("model_type", "unknown")
+    return options.family or "llama"
 
 
 def make_model(options, work):
     """The folder of the tiny model, made if it is not there."""
-    asked = ("--config", str(options.config)) if options.config else ("--family", options.family or "llama")
-    folder = work / f"model-{'yours' if options.config else asked[1]}"
+    asked = ("--config", str(options.config)) if options.config else ("--family", options.family)
+    folder = work / f"model-{'like-' if options.config else ''}{options.family}"
     if not (folder / "config.json").is_file():
         say(f"making a tiny model: {asked[1]}")
         run_script("models.py", *asked, "--out", str(folder))

@@ -74,6 +74,14 @@ def _tokenizer(folder, vocabulary):
     fast.save_pretrained(folder)
 
 
+def shrunk(file):
+    """A tiny configuration of a user's ``config.json``; one that cannot be made ends the script."""
+    try:
+        return shrink.shrink(json.loads(file.read_text(encoding="utf-8")))
+    except shrink.ShrinkError as error:
+        raise SystemExit(f"verify: no tiny model can be made: {error}") from error
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     kind = parser.add_mutually_exclusive_group(required=True)
@@ -81,10 +89,7 @@ def main():
     kind.add_argument("--config", type=pathlib.Path, help="a config.json to shrink")
     parser.add_argument("--out", required=True, help="folder of the new model")
     options = parser.parse_args()
-    if options.family:
-        config = families.settings(options.family)
-    else:
-        config = shrink.shrink(json.loads(options.config.read_text(encoding="utf-8")))
+    config = families.settings(options.family) if options.family else shrunk(options.config)
     make(options.out, config)
 
 

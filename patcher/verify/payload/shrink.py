@@ -41,7 +41,7 @@ SIZES = {
 }
 
 
-class Unshrinkable(ValueError):
+class ShrinkError(ValueError):
     """There is no tiny model of this configuration."""
 
 
@@ -49,14 +49,14 @@ def shrink(config):
     """A tiny configuration of the same architecture.
 
     Raises:
-        Unshrinkable: it wraps a language model in a way that is not known here, or names no model type.
+        ShrinkError: it wraps a language model in a way that is not known here, or names no model type.
     """
     kind = ALIASES.get(config.get("model_type"), config.get("model_type"))
     if not kind:
-        raise Unshrinkable("the configuration has no model_type")
+        raise ShrinkError("the configuration has no model_type")
     if "text_config" in config:
         if kind not in families.WRAPPERS:
-            raise Unshrinkable(f"no tiny model of the wrapper {kind} is known")
+            raise ShrinkError(f"no tiny model of the wrapper {kind} is known")
         whole = families.settings(kind)
         own = _text(config["text_config"])
         whole["text_config"] = {**whole["text_config"], **own, "model_type": whole["text_config"]["model_type"]}
@@ -75,7 +75,7 @@ def _text(config):
             small[key] = value[: families.DEPTH]
     small.update({key: families.BASE[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")})
     small["num_key_value_heads"] = _key_value_heads(config)
-    if "n_group" in small and small["n_group"]:
+    if small.get("n_group"):
         small["n_group"] = 2 if config["n_group"] > 1 else 1
     _shrink_rope(small)
     return small

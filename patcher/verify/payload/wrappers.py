@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 QWEN_WORDS = ("<|endoftext|>", "<s>", "</s>", "<unk>")
 QWEN_VISION_WORDS = ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>")
@@ -70,6 +71,7 @@ def kimi(folder, config, save_text):
     for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
         if (text / name).is_file():
             (text / name).replace(folder / name)
+    shutil.rmtree(text)
     remote = {"AutoConfig": "tiny_configuration.TinyConfig"}
     whole = {**config, "auto_map": remote, "torch_dtype": "bfloat16", "dtype": "bfloat16"}
     (folder / "config.json").write_text(json.dumps(whole, indent=1))
