@@ -111,7 +111,9 @@ def followed_by(member: Member, gap: Space, *, comma: bool) -> Member:
     """The member with that space after it, beyond its comma; an import can't hold it without one."""
     held = getattr(member, "comma", None)
     own = held if isinstance(held, cst.Comma) else cst.Comma()
-    changes: dict[str, object] = {"comma": own.with_changes(whitespace_after=gap) if comma else cst.MaybeSentinel.DEFAULT}
+    changes: dict[str, object] = {
+        "comma": own.with_changes(whitespace_after=gap) if comma else cst.MaybeSentinel.DEFAULT
+    }
     key = _TAIL.get(type(member))
     if key:
         changes[key] = cst.SimpleWhitespace("") if comma else gap

@@ -10,8 +10,12 @@ import difflib
 import re
 import warnings
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from patcher.errors import RuleError
+
+if TYPE_CHECKING:
+    from unidiff.patch import Line
 
 NO_NEWLINE = b"\\ No newline at end of file\n"
 MAX_BYTES = 4 * 1024 * 1024
@@ -39,8 +43,13 @@ def _lines(data: bytes) -> list[bytes]:
     return re.findall(rb"[^\n]*\n|[^\n]+", data)
 
 
-def changes(data: bytes, where: str) -> dict[str, list[tuple[str, ...]]]:
-    """What a diff says: for each path its hunks, each as its removed and added lines, with no context.
+Change: TypeAlias = "tuple[str, int | None, int | None, str]"
+
+
+def changes(data: bytes, where: str) -> dict[str, list[Change]]:
+    """What a diff says: for each path its removed and added lines, each with its sign, old and new number and text.
+
+    Context does not count: only what changes, and where.
 
     Raises:
         RuleError: it is no unified diff.
@@ -55,19 +64,17 @@ def changes(data: bytes, where: str) -> dict[str, list[tuple[str, ...]]]:
         patch = PatchSet(data.decode("utf-8", "surrogateescape"))
     except (UnidiffParseError, ValueError, IndexError) as error:
         raise RuleError("a reviewed diff can't be read", where=where, found=str(error)) from error
-    return {file.path: [_hunk(hunk) for hunk in file] for file in patch}
+    if not patch and data.strip():
+        raise RuleError("a reviewed diff has no change in it", where=where)
+    if len({file.path for file in patch}) < len(patch):
+        raise RuleError("a reviewed diff speaks of one file twice", where=where)
+    return {file.path: [_change(line) for hunk in file for line in hunk if line.line_type != " "] for file in patch}
 
 
-def _hunk(hunk: object) -> tuple[str, ...]:
-    lines = ((line.line_type, line.value) for line in hunk)  # type: ignore[attr-defined]
-    return tuple(f"{kind}{value}" for kind, value in lines if kind in "+-\\")
+def _change(line: Line) -> Change:
+    return line.line_type, line.source_line_no, line.target_line_no, line.value
 
 
 def same(one: bytes, other: bytes, where: str) -> bool:
     """Do two diffs make the same change, whatever their context and comments? RuleError if ``other`` is no diff."""
-    reviewed, planned = changes(other, where), changes(one, "the plan")
-    return {path: _flat(hunks) for path, hunks in reviewed.items()} == {p: _flat(h) for p, h in planned.items()}
-
-
-def _flat(hunks: list[tuple[str, ...]]) -> list[str]:
-    return [line for hunk in hunks for line in hunk]
+    return changes(other, where) == changes(one, "the plan")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import libcst as cst
 
 from patcher.pattern import Match, compile_pattern
+from patcher.source import parse_safely
 from patcher.syntax import Tree, find_scope, walk
 
 SHOWN = 3
@@ -63,9 +64,15 @@ def at(
     places: Sequence[Match],
 ) -> Drift:
     """A drift with every place where something did match."""
-    lines = _lines(tree.module)
-    shown = tuple(f"{lines.get(id(m.nodes[0]), '?')}: {_code(tree.module, m.nodes[0])}" for m in places)
+    lines = _lines(tree.origin)
+    shown = tuple(f"{_line(lines, m.nodes)}: {_code(tree.module, m.nodes[0])}" for m in places)
     return Drift(rule, file, what, "\nor\n".join(p.strip("\n") for p in patterns), inside, places=shown)
+
+
+def _line(lines: Mapping[int, int], nodes: Sequence[cst.CSTNode]) -> str:
+    """The line in the file as it is: an edit keeps the nodes that it does not touch, so the first such one tells."""
+    found = (lines[id(node)] for outer in nodes for node in walk(outer) if id(node) in lines)
+    return str(next(found, "new"))
 
 
 def _lines(module: cst.Module) -> dict[int, int]:
@@ -84,6 +91,7 @@ def _code(module: cst.Module, node: cst.CSTNode) -> str:
 def _candidates(data: bytes, expected: str, inside: str | None) -> list[str]:
     """The pieces of the file, of the pattern's own kind, whose text is most like the pattern's."""
     try:
+        parse_safely(data)
         module = cst.parse_module(data)
     except (cst.ParserSyntaxError, ValueError, LookupError, RecursionError):
         return []

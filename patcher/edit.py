@@ -9,20 +9,24 @@ import libcst as cst
 
 from patcher import drift, rewrite
 from patcher.drift import Drift
+from patcher.meaning import digest
 from patcher.pattern import Match, compile_pattern, find
 from patcher.rule import Case, Edit, Rule, texts
-from patcher.syntax import Tree, digest, find_scope, walk
+from patcher.syntax import Tree, find_scope, find_scopes, walk
 from patcher.template import parse_template
 
 
 def carry_out(rule: Rule, name: str, tree: Tree, edit: Edit) -> Tree | Drift:
     """The tree with the edit made at each of its places; the very same tree where it stands already."""
-    scope = tree.module if edit.inside is None else find_scope(tree.module, edit.inside)
-    cases = _cases(edit)
-    if scope is None:
+    cases, names = _cases(edit), _names(rule)
+    scopes = [tree.module] if edit.inside is None else find_scopes(tree.module, edit.inside)
+    if not scopes:
         return Drift(rule.id, name, f"{edit.inside} is not there", expected=cases[0].pattern, inside=edit.inside)
-    names = _names(rule)
-    done, sites = _survey(tree, edit, cases, scope, names)
+    if len(scopes) > 1:  # Python runs the last one, and nobody knows which one was meant
+        what = f"{edit.inside} is there {len(scopes)} times"
+        there = [Match((scope,), {}) for scope in scopes]
+        return drift.at(rule.id, name, what, [cases[0].pattern], edit.inside, tree, there)
+    done, sites = _survey(tree, edit, cases, scopes[0], names)
     if len(done) + len(sites) != edit.count:
         what = f"expected {edit.count} place(s), found {len(sites)} to change and {len(done)} done"
         places = tuple(m for _, m in sites) + tuple(done)

@@ -144,7 +144,8 @@ class SourceFacts(Facts):
         decorators = [d.lineno for d in getattr(node, "decorator_list", [])]
         first = min([node.lineno, *decorators])
         # Not splitlines: it also splits at form feeds, which the parser does not count as lines.
-        lines = entity.module.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        lines = entity.module.text.split("\n")
         segment = textwrap.dedent("\n".join(lines[first - 1 : node.end_lineno]) + "\n")
         # A string with text at the left margin stops dedent; any block may be indented instead.
-        return f"if True:\n{segment}" if segment[0].isspace() else segment
+        segment = segment.lstrip("\f")
+        return f"if True:\n{segment}" if segment[0] in " \t" else segment

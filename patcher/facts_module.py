@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from importlib.util import decode_source
 from typing import TYPE_CHECKING, Literal
 
 from patcher.errors import TargetError
@@ -67,7 +69,7 @@ class SourceModule:
         name: dotted.
         path: where it lies.
         file: the same from the package's parent folder on, with slashes.
-        text: its source.
+        text: its source, with ``\\n`` at the end of every line.
         tree: its syntax tree.
     """
 
@@ -119,8 +121,10 @@ def parse(name: str, path: Path, file: str) -> SourceModule:
     except OSError as error:
         raise TargetError(f"a source file of {name} can't be read: {error.strerror}", where=str(path)) from error
     try:
-        tree = ast.parse(source, filename=str(path))
-        return SourceModule(name, path, file, source.decode("utf-8-sig"), tree)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in other people's strings
+            tree = ast.parse(source, filename=str(path))
+        return SourceModule(name, path, file, decode_source(source), tree)
     except (SyntaxError, ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None) or 1
         message = getattr(error, "msg", None) or str(error)

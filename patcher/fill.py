@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, cast
 
 import libcst as cst
@@ -10,9 +11,10 @@ import libcst as cst
 from patcher.errors import RuleError
 from patcher.layout import lay_out, shares_arguments, with_parameters
 from patcher.match import Captured
+from patcher.meaning import digest
 from patcher.metavariable import ONE, RUN, restored
 from patcher.pattern import Match, Pattern
-from patcher.syntax import Tree, digest, qualified, same_name, walk
+from patcher.syntax import Tree, qualified, same_name, walk
 from patcher.template import one_name, parse_template, run_name
 
 _ELEMENTS = (cst.Element, cst.StarredElement)
@@ -33,11 +35,16 @@ def fill(text: str, match: Match, pattern: Pattern, tree: Tree, indent: str) -> 
         RuleError: a metavariable is not captured, or stands where nothing can be filled in.
     """
     filler = _Filler(match, pattern, tree, indent)
-    filled = cst.ensure_type(parse_template(text).visit(filler), cst.Module).body
+    filled = cst.ensure_type(_parsed(text).visit(filler), cst.Module).body
     for node in (inner for statement in filled for inner in walk(statement)):
         if isinstance(node, cst.Name) and node.value.startswith((ONE, RUN)):
             raise RuleError(f"{restored(node.value)} can't stand there in a fix", found=text.strip("\n"))
     return list(filled)
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: str) -> cst.Module:
+    return parse_template(text)  # visiting it makes all nodes anew, so it may be shared
 
 
 class _Filler(cst.CSTTransformer):
@@ -62,7 +69,7 @@ class _Filler(cst.CSTTransformer):
         self._used.add(name)
         return value
 
-    def _run(self, name: str, *kinds: type[cst.CSTNode]) -> tuple[Any, ...]:
+    def _run(self, name: str, *kinds: type) -> tuple[Any, ...]:
         value = self._captured(name)
         if isinstance(value, tuple) and all(isinstance(node, kinds) for node in value):
             return value

@@ -1,4 +1,4 @@
-"""What survives when a fix writes statements anew: those that it repeats stay as they are, comments and layout included."""
+"""What survives when a fix writes statements anew: those that it repeats stay, comments and layout included."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import libcst as cst
 
-from patcher.syntax import digest, meaning_fields
+from patcher.meaning import digest, meaning_fields
 
 Statements = Sequence[cst.CSTNode]
 _PARTS = frozenset({"body", "orelse", "finalbody", "handlers", "params"})

@@ -1,4 +1,4 @@
-"""How calls and parameter lists look after an edit: old members keep every byte, new ones look like their neighbours."""
+"""How calls and parameter lists look after an edit: old members keep every byte, new ones look like them."""
 
 from __future__ import annotations
 

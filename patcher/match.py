@@ -8,8 +8,9 @@ from typing import TypeAlias
 import libcst as cst
 
 from patcher.errors import RuleError
+from patcher.meaning import digest, is_absent, meaning_fields, string_value
 from patcher.metavariable import RUN
-from patcher.syntax import digest, dotted_text, is_absent, meaning_fields, qualified, same_name, string_value
+from patcher.syntax import dotted_text, qualified, same_name
 from patcher.template import one_name, run_name
 
 # A search takes some thousand steps; runs within runs could make it billions, so a pattern cannot blow up.
@@ -50,15 +51,17 @@ class Matcher:
         text = string_value(wanted)
         if text is not None:
             return bound if string_value(node) == text else None
-        if type(wanted) is not type(node):
-            return None
-        if isinstance(wanted, cst.Attribute):
-            return self._match_attribute(wanted, cst.ensure_type(node, cst.Attribute), bound)
-        if isinstance(wanted, cst.Call):
-            return self._match_call(wanted, cst.ensure_type(node, cst.Call), bound)
-        if isinstance(wanted, cst.Parameters):
-            return self._match_parameters(wanted, cst.ensure_type(node, cst.Parameters), bound)
-        return self._match_fields(wanted, node, bound)
+        if isinstance(wanted, cst.Attribute) and isinstance(node, cst.Attribute):
+            return self._match_attribute(wanted, node, bound)
+        if isinstance(wanted, cst.Call) and isinstance(node, cst.Call):
+            return self._match_call(wanted, node, bound)
+        if isinstance(wanted, cst.Parameters) and isinstance(node, cst.Parameters):
+            return self._match_parameters(wanted, node, bound)
+        return self._match_fields(wanted, node, bound) if type(wanted) is type(node) else None
+
+    def is_declared(self, wanted: cst.CSTNode) -> bool:
+        """Is it a name that the rule declares, which the file may spell another way?"""
+        return isinstance(wanted, cst.Name) and wanted.value in self._names
 
     def _step(self) -> None:
         self._steps += 1

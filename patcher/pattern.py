@@ -15,9 +15,12 @@ import libcst as cst
 
 from patcher.errors import RuleError
 from patcher.match import Captured, Matcher
+from patcher.meaning import string_value
 from patcher.source import SourceProblem, parse_safely
 from patcher.syntax import Tree
-from patcher.template import parse_template
+from patcher.template import one_name, parse_template
+
+_STRINGS = (cst.SimpleString, cst.ConcatenatedString)
 
 
 @dataclass(frozen=True)
@@ -84,11 +87,20 @@ def find(tree: Tree, pattern: Pattern, scope: cst.CSTNode | None = None) -> list
 
 
 def _find_expressions(tree: Tree, wanted: cst.BaseExpression, scope: cst.CSTNode, matcher: Matcher) -> Iterator[Match]:
-    for node in tree.within(scope):
-        if isinstance(node, cst.BaseExpression) and not (isinstance(node, cst.Name) and _is_label(tree, node)):
+    for node in tree.within(scope, _kinds(wanted, matcher)):
+        if not (isinstance(node, cst.Name) and _is_label(tree, node)):
             bindings = matcher.match(wanted, node, {})
             if bindings is not None:
                 yield Match((node,), bindings)
+
+
+def _kinds(wanted: cst.BaseExpression, matcher: Matcher) -> tuple[type[cst.CSTNode], ...]:
+    """The kinds of expression that can match."""
+    if one_name(wanted) is not None:
+        return (cst.BaseExpression,)
+    if matcher.is_declared(wanted):
+        return (cst.Name, cst.Attribute)
+    return _STRINGS if string_value(wanted) is not None else (type(wanted),)
 
 
 def _is_label(tree: Tree, node: cst.Name) -> bool:
@@ -102,15 +114,11 @@ def _is_label(tree: Tree, node: cst.Name) -> bool:
 def _find_statements(
     tree: Tree, wanted: Sequence[cst.CSTNode], scope: cst.CSTNode, matcher: Matcher
 ) -> Iterator[Match]:
-    for block in tree.within(scope):
-        if not isinstance(block, (cst.Module, cst.IndentedBlock)):
-            continue
-        start = 0
-        while start < len(block.body):
-            found = matcher.match_prefix(wanted, block.body[start:])
-            if found is None:
-                start += 1
-            else:
-                bindings, length = found
-                yield Match(tuple(block.body[start : start + length]), bindings)
-                start += length
+    for block in tree.within(scope, (cst.Module, cst.IndentedBlock)):
+        body, start = tuple(getattr(block, "body", ())), 0
+        while start < len(body):
+            found = matcher.match_prefix(wanted, body[start:])
+            bindings, length = found or ({}, 0)
+            if length:
+                yield Match(body[start : start + length], bindings)
+            start += length or 1

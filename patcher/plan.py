@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,8 +12,10 @@ import libcst as cst
 from patcher import edit, imports
 from patcher.drift import Drift
 from patcher.errors import RuleError
+from patcher.meaning import digest
 from patcher.probe import holds
 from patcher.rule import Edit, Imports, Rule
+from patcher.source import SourceProblem, check_compiles, parse_safely
 from patcher.syntax import Tree
 
 if TYPE_CHECKING:
@@ -90,19 +91,7 @@ def _check_settled(plan: Plan, rules: Sequence[Rule], answers: tuple[Answers, ..
 def _planned(files: tuple[tuple[str, bytes], ...], rules: tuple[Rule, ...], answers: tuple[Answers, ...]) -> Plan:
     work = _Work(dict(files))
     outcomes = tuple(work.carry_out(rule, given) for rule, given in zip(rules, answers, strict=True))
-    after = {name: work.result(name) for name, _ in files}
-    _compile_all(after)
-    return Plan(dict(files), after, outcomes)
-
-
-def _compile_all(files: Mapping[str, bytes]) -> None:
-    for name, data in files.items():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                compile(data, name, "exec", dont_inherit=True)
-            except (SyntaxError, ValueError) as error:
-                raise RuleError("the rules give a file that does not compile", where=name, found=str(error)) from error
+    return Plan(dict(files), {name: work.result(name) for name, _ in files}, outcomes)
 
 
 class _Work:
@@ -113,11 +102,23 @@ class _Work:
         self._trees: dict[str, Tree | Drift] = {name: _parsed(name, data) for name, data in files.items()}
 
     def result(self, name: str) -> bytes:
-        tree = self._trees[name]
-        if isinstance(tree, Drift):
-            return self._bytes[name]
-        mark = BOM if self._bytes[name].startswith(BOM) else b""
-        return mark + tree.module.bytes
+        """The file's new bytes, proven: they compile, and read back as the code that the edits built."""
+        tree, before = self._trees[name], self._bytes[name]
+        if isinstance(tree, Drift) or tree.module is tree.origin:
+            return before
+        data = (BOM if before.startswith(BOM) else b"") + tree.module.bytes
+        try:
+            check_compiles(data, name)
+            same = digest(cst.parse_module(data.removeprefix(BOM)).body) == digest(tree.module.body)
+        except (SourceProblem, cst.ParserSyntaxError) as error:
+            raise RuleError("the rules give a file that does not compile", where=name, found=str(error)) from error
+        if not same:
+            raise RuleError(
+                "the rules give a file that reads another way than they say",
+                where=name,
+                hint="put parentheses around what a metavariable or a fix puts beside an operator",
+            )
+        return data
 
     def carry_out(self, rule: Rule, answers: Answers) -> Outcome:
         own, *parts = answers
@@ -126,10 +127,13 @@ class _Work:
         if rule.advice:
             return Outcome(rule, ADVICE)
         trees, drifts = dict(self._trees), []
-        for part, wanted in zip(rule.parts, parts, strict=True):
-            if wanted:
-                found = self._carry_out_part(rule, part, trees)
+        try:
+            for part, wanted in zip(rule.parts, parts, strict=True):
+                found = self._carry_out_part(rule, part, trees) if wanted else None
                 drifts += [found] if found else []
+        except RuleError as error:
+            error.rule = error.rule or rule.id
+            raise
         if drifts:
             return Outcome(rule, DRIFTED, drifts=tuple(drifts))
         for part, wanted in zip(rule.parts, parts, strict=True):
@@ -144,7 +148,10 @@ class _Work:
         tree = trees.get(name, Drift(rule.id, name, "the file is not there", expected="", candidates=()))
         if isinstance(tree, Drift):
             return tree.of(rule.id)
-        done = _imported(tree, part) if isinstance(part, Imports) else edit.carry_out(rule, name, tree, part)
+        if isinstance(part, Imports):
+            done = _imported(rule, name, tree, part)
+        else:
+            done = edit.carry_out(rule, name, tree, part)
         if isinstance(done, Drift):
             return done.nearest(self._bytes[name])
         trees[name] = done
@@ -155,20 +162,32 @@ def _parsed(name: str, data: bytes) -> Tree | Drift:
     """The file as a tree, or why no rule may touch it: LibCST must give back every byte that it was given."""
     body = data.removeprefix(BOM)
     try:
+        parse_safely(data)
+        check_compiles(data, name)
         module = cst.parse_module(body)
-    except (cst.ParserSyntaxError, ValueError, LookupError, RecursionError) as error:
-        return Drift("", name, "the file does not parse", expected="", candidates=(str(error),))
-    if module.bytes != body:
-        return Drift("", name, "LibCST does not give the file back byte for byte", expected="", candidates=())
+        same = module.bytes == body
+    except (SourceProblem, cst.ParserSyntaxError, ValueError, LookupError, RecursionError) as error:
+        return Drift("", name, f"the file does not parse ({error})", expected="")
+    if not same:
+        return Drift("", name, "LibCST does not give the file back byte for byte", expected="")
     return Tree(module)
 
 
-def _imported(tree: Tree, part: Imports) -> Tree:
+def _imported(rule: Rule, name: str, tree: Tree, part: Imports) -> Tree | Drift:
     for old, new in part.move.items():
         tree = imports.move(tree, old, new)
+        if imports.is_reached(tree, old):
+            return Drift(rule.id, name, f"{old} is used by its module's name", expected=_import_of(old))
     for dotted in part.add:
+        if imports.is_taken(tree, dotted):
+            return Drift(rule.id, name, "the name is something else here", expected=_import_of(dotted))
         tree = imports.add(tree, dotted)
     return tree
+
+
+def _import_of(dotted: str) -> str:
+    module, _, name = dotted.rpartition(".")
+    return f"from {module} import {name}" if module else f"import {name}"
 
 
 def _drop_unused(rule: Rule, part: Imports, trees: dict[str, Tree | Drift]) -> None:

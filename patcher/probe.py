@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 def holds(probe: Probe, facts: Facts) -> bool:
     """Do all lines of a probe hold, and none under its ``not``?"""
-    return all(_answers(probe, facts)) and (probe.none is None or not any(_answers(probe.none, facts)))
+    return all(_answers(probe, facts))
 
 
 def _answers(probe: Probe, facts: Facts) -> Iterator[bool]:
+    """One answer a line; a ``not`` is one line, and holds if none of its own lines does."""
+
     def covered(text: str) -> bool:
         return text.partition(".")[0] in facts.packages
 
@@ -31,5 +33,5 @@ def _answers(probe: Probe, facts: Facts) -> Iterator[bool]:
         dotted, _, value = text.partition("=")
         yield facts.default_is(dotted.strip(), value.strip())
     yield from (facts.has_shape(shape.inside, shape.pattern) for shape in probe.shape if covered(shape.inside))
-    if probe.none is not None and probe.none.none is not None:
-        yield holds(probe.none, facts)
+    if probe.none is not None:
+        yield not any(_answers(probe.none, facts))

@@ -108,9 +108,8 @@ def problems(signature: Signature, call: CallShape) -> list[str]:
 
 def _surplus(signature: Signature, call: CallShape) -> Iterator[str]:
     by_place = [p for p in signature.parameters if p.kind in _POSITIONAL]
-    if any(p.kind == "var-positional" for p in signature.parameters):
-        return
-    if call.positional > len(by_place):
+    takes_rest = any(p.kind == "var-positional" for p in signature.parameters)
+    if call.positional > len(by_place) and not takes_rest:
         yield f"takes at most {len(by_place)} positional arguments, {call.positional} are given"
     for parameter in by_place[: call.positional]:
         if parameter.name in call.keywords and parameter.kind == "ordinary":

@@ -1,41 +1,16 @@
-"""What a piece of Python means, with its layout left out: walking, comparing and digesting LibCST nodes.
-
-LibCST keeps every space and comment in the tree, in fields of their own. This module knows which fields
-those are; everything above it sees meaning only.
-"""
+"""Trees of a file: where a node hangs, what is under it, and what a name stands for."""
 
 from __future__ import annotations
 
-import hashlib
-import warnings
-import inspect
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cache, cached_property
-from typing import cast
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeGuard, cast
 
 import libcst as cst
 
-_LAYOUT_FIELDS = frozenset(
-    {
-        "colon", "comma", "dot", "end", "equal", "footer", "header", "indent", "lbrace", "lbracket",
-        "leading_lines", "lines_after_decorators", "lpar", "parens", "rbrace", "rbracket", "rpar",
-        "semicolon", "start", "trailing_whitespace",
-    }
-)  # fmt: skip
-
-
-@cache
-def meaning_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
-    """The fields of a node class that carry meaning rather than layout."""
-    names = (field.name for field in fields(kind))
-    layout = _LAYOUT_FIELDS - {"equal"} if kind is cst.FormattedStringExpression else _LAYOUT_FIELDS  # f"{x=}"
-    return tuple(n for n in names if n not in layout and not n.startswith("whitespace"))
-
-
-def is_absent(value: object) -> bool:
-    """True for a field that holds nothing: None, a sentinel, an empty sequence."""
-    return value is None or isinstance(value, cst.MaybeSentinel) or value in ((), [])
+from patcher.meaning import meaning_fields
 
 
 @dataclass(frozen=True)
@@ -56,19 +31,30 @@ class Tree:
     def __init__(self, module: cst.Module, origin: cst.Module | None = None) -> None:
         self.module = module
         self.origin = origin or module
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, tuple[cst.CSTNode, str, int | None]] = {}
         self._nodes: list[cst.CSTNode] = []
+        self._kinds: dict[type[cst.CSTNode], list[int]] = {}  # where in the list the nodes of a class are
         self._index(module)
 
     def _index(self, node: cst.CSTNode) -> None:
         stack: list[cst.CSTNode] = [node]
         while stack:
             current = stack.pop()
+            self._kinds.setdefault(type(current), []).append(len(self._nodes))
             self._nodes.append(current)
             below = list(children(current))
             for child, field, position in below:
-                self._places[id(child)] = Place(current, field, position)
-            stack.extend(child for child, _, _ in reversed(below))
+                self._places[id(child)] = (current, field, position)
+            stack.extend([child for child, _, _ in reversed(below)])
+
+    @cached_property
+    def _spans(self) -> Mapping[int, tuple[int, int]]:
+        """For each node where it and what is under it stand in the list of nodes."""
+        start = {id(node): number for number, node in enumerate(self._nodes)}
+        sizes = [1] * len(self._nodes)
+        for number in range(len(self._nodes) - 1, 0, -1):
+            sizes[start[id(self._places[id(self._nodes[number])][0])]] += sizes[number]
+        return {key: (number, number + sizes[number]) for key, number in start.items()}
 
     @property
     def nodes(self) -> Sequence[cst.CSTNode]:
@@ -77,7 +63,7 @@ class Tree:
 
     def place(self, node: cst.CSTNode) -> Place:
         """Where a node of this very tree hangs; KeyError for the module itself or a foreign node."""
-        return self._places[id(node)]
+        return Place(*self._places[id(node)])
 
     def statement_of(self, node: cst.CSTNode) -> cst.CSTNode:
         """The statement in a block that holds a node: what an insertion stands before or after."""
@@ -95,9 +81,11 @@ class Tree:
                 indents.append(self.module.default_indent if node.indent is None else node.indent)
         return "".join(reversed(indents))
 
-    def within(self, scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """The nodes under a scope, itself included, in source order."""
-        return iter(self._nodes) if scope is self.module else walk(scope)
+    def within(self, scope: cst.CSTNode, kinds: tuple[type[cst.CSTNode], ...]) -> Iterator[cst.CSTNode]:
+        """The nodes of some kinds under a scope, itself included, in source order."""
+        first, last = (0, len(self._nodes)) if scope is self.module else self._spans[id(scope)]
+        wanted = [numbers for kind, numbers in self._kinds.items() if issubclass(kind, kinds)]
+        return (self._nodes[number] for number in heapq.merge(*wanted) if first <= number < last)
 
     def rebuilt(self, parent: cst.CSTNode, field: str, value: object) -> Tree:
         """This tree with one field of one node changed; nodes off the path are shared."""
@@ -122,13 +110,24 @@ class Tree:
 def children(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, str, int | None]]:
     """The child nodes that carry meaning, each with its field and its index in a sequence field."""
     for name in meaning_fields(type(node)):
-        value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
-            yield value, name, None
-        elif isinstance(value, (list, tuple)):
+        value: object = getattr(node, name)
+        if isinstance(value, (list, tuple)):
             for index, item in enumerate(value):
-                if isinstance(item, cst.CSTNode):
+                if _is_node(item):
                     yield item, name, index
+        elif _is_node(value):
+            yield value, name, None
+
+
+_NODE_KINDS: dict[type, bool] = {}
+
+
+def _is_node(value: object) -> TypeGuard[cst.CSTNode]:
+    """Is it a LibCST node? Remembered for each class, because isinstance is slow for abstract ones."""
+    kind = type(value)
+    if kind not in _NODE_KINDS:
+        _NODE_KINDS[kind] = issubclass(kind, cst.CSTNode)
+    return _NODE_KINDS[kind]
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -163,13 +162,16 @@ def _definitions(body: Sequence[cst.CSTNode]) -> Iterator[cst.FunctionDef | cst.
     return (node for node in body if isinstance(node, (cst.FunctionDef, cst.ClassDef)))
 
 
-def imported_names(tree: Tree) -> dict[str, str]:
+def imported_names(tree: Tree, *, always: bool = False) -> dict[str, str]:
     """Local name to dotted name, for every import of the file: ``import a.b`` binds ``a`` to ``a``.
 
-    What comes from a relative import has a dotted name that starts with a dot.
+    What comes from a relative import has a dotted name that starts with a dot. ``always`` leaves out what the
+    module does not bind when it is imported: imports in functions, in classes and for type checkers.
     """
     bound: dict[str, str] = {}
-    for node in tree.nodes:
+    for node in tree.within(tree.module, (cst.Import, cst.ImportFrom)):
+        if always and not _is_run(tree, node):
+            continue
         if isinstance(node, cst.Import):
             for alias in node.names:
                 dotted = dotted_text(alias.name)
@@ -181,6 +183,17 @@ def imported_names(tree: Tree) -> dict[str, str]:
                 name = dotted_text(alias.name)
                 bound[alias_name(alias) or name] = f"{module}.{name}"
     return bound
+
+
+def _is_run(tree: Tree, node: cst.CSTNode) -> bool:
+    """Does a statement run when the module is imported, as far as can be seen?"""
+    while node is not tree.module:
+        node = tree.place(node).parent
+        if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+            return False
+        if isinstance(node, cst.If) and dotted_text(node.test).rpartition(".")[2] == "TYPE_CHECKING":
+            return False
+    return True
 
 
 def alias_name(alias: cst.ImportAlias) -> str | None:
@@ -207,37 +220,6 @@ def qualified(node: cst.CSTNode, imports: Mapping[str, str]) -> str:
     return f"{imports[head]}.{rest}" if rest else imports[head]
 
 
-def digest(nodes: Sequence[cst.CSTNode]) -> str:
-    """Sixteen hex digits that name the meaning of some code, whatever its layout, quotes and comments."""
-    return hashlib.sha256("\n".join(_spelled(node) for node in nodes).encode()).hexdigest()[:16]
-
-
-def string_value(node: object) -> str | bytes | None:
-    """What a string literal, or several in a row, say; None for anything else, f-strings included.
-
-    The indentation of a string of several lines is layout, as in a docstring.
-    """
-    if not isinstance(node, (cst.SimpleString, cst.ConcatenatedString)):
-        return None
-    with warnings.catch_warnings():  # an unknown escape is the file's affair
-        warnings.simplefilter("ignore")
-        value = node.evaluated_value
-    return inspect.cleandoc(value) if isinstance(value, str) and "\n" in value else value
-
-
 def same_name(one: str, other: str) -> bool:
     """Same package and same last name: vLLM moves a function between its modules, and it stays that function."""
     return one.rpartition(".")[2] == other.rpartition(".")[2] and one.partition(".")[0] == other.partition(".")[0]
-
-
-def _spelled(value: object) -> str:
-    text = string_value(value)
-    if text is not None:
-        return repr(text)
-    if isinstance(value, cst.CSTNode):
-        parts = ((name, getattr(value, name)) for name in meaning_fields(type(value)))
-        inner = ",".join(f"{name}={_spelled(part)}" for name, part in parts if not is_absent(part))
-        return f"{type(value).__name__}({inner})"
-    if isinstance(value, (list, tuple)):
-        return f"[{','.join(_spelled(item) for item in value)}]"
-    return repr(value)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 GENERATOR = "speculators/data_generation/vllm_hidden_states_generator.py"
 WORKER = "speculators/data_generation/custom_worker.py"
 CONFIG = "speculators/config.py"
-# All that this tool ever writes to. A release without the first two extracts in another way; the third is only imported.
+# All that this tool ever writes to. A release without the first two extracts in another way;
+# the third is only imported.
 NEEDED = (GENERATOR, WORKER)
 PATHS = (*NEEDED, CONFIG)
 

@@ -135,10 +135,10 @@ def prepare(folder: Path, action: Action, mode: str = "hardlink") -> Trial:
     return replace(trial, old=old, new=new)
 
 
-def every_point(trial: Trial, fault: Fault) -> Iterator[tuple[int, str | None]]:
-    """Yield (point, what went wrong or None) until a run reaches its end undisturbed."""
+def every_point(trial: Trial, fault: Fault, step: int = 1) -> Iterator[tuple[int, str | None]]:
+    """Yield (point, what went wrong or None) until a run reaches its end undisturbed; ``step`` takes a sample."""
     with mock.patch("os.fsync"):  # a killed process, unlike a lost machine, loses no cache
-        for point in itertools.count(1):
+        for point in itertools.count(1, step):
             trial.reset()
             status = _in_child(trial, fault, point)
             if status == 0:

@@ -84,11 +84,8 @@ def test_names_of_lazy_modules_come_from_their_tables(tmp_path: Path) -> None:
 
 
 def test_a_name_for_type_checkers_only_is_not_there(tmp_path: Path) -> None:
-    facts = facts_of(
-        tmp_path,
-        init="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .a import f\nelse:\n    g = 1\n",
-        a="def f(): ...",
-    )
+    source = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .a import f\nelse:\n    g = 1\n"
+    facts = facts_of(tmp_path, init=source, a="def f(): ...")
     assert not facts.has_symbol("p.f")
     assert facts.has_symbol("p.g")
 
@@ -122,10 +119,8 @@ def test_the_last_definition_counts_and_overloads_do_not(tmp_path: Path) -> None
 
 
 def test_module_variables_are_attributes_also_those_that_a_function_sets(tmp_path: Path) -> None:
-    facts = facts_of(
-        tmp_path,
-        init="NONE_HASH: bytes\na, (b, *c) = f()\ndef init():\n    global late\n    late = 1\nfor i in x: ...\n",
-    )
+    source = "NONE_HASH: bytes\na, (b, *c) = f()\ndef init():\n    global late\n    late = 1\nfor i in x: ...\n"
+    facts = facts_of(tmp_path, init=source)
     for name in ("NONE_HASH", "a", "b", "c", "late", "i"):
         assert place(facts, f"p.{name}") is not None, name
     assert place(facts, "p.d") is None
@@ -392,11 +387,10 @@ def test_shapes_are_looked_for_in_the_definition_only(tmp_path: Path) -> None:
         class C:
             def m(self):
                 text = '''
-        left margin'''
+        <margin>'''
                 return replies[0]
             def n(self):
                 return replies
-        def f():\n    return 1
         """
     facts = facts_of(tmp_path, init=source, a="def f():\n    return 1\n")
     assert facts.has_shape("p.C.m", "return $X[0]")
@@ -405,6 +399,16 @@ def test_shapes_are_looked_for_in_the_definition_only(tmp_path: Path) -> None:
     assert facts.has_shape("p.a", "return 1")
     assert not facts.has_shape("p.a", "return 2")
     assert not facts.has_shape("p.a.gone", "return 1")
+
+
+def test_line_ends_and_encodings_are_read_as_python_reads_them(tmp_path: Path) -> None:
+    facts = facts_of(tmp_path)
+    source = "# -*- coding: latin-1 -*-\r\ntext = '\xe9\\d'\r\n\x0cdef f():\r\n    return text\r\n"
+    (tmp_path / "p" / "latin.py").write_bytes(source.encode("latin-1"))
+    assert place(facts, "p.latin.f") == ("function", "p.latin.f", "p/latin.py:3")
+    assert facts.has_shape("p.latin.f", "return text")
+    assert facts.has_shape("p.latin", "text = $X")
+    assert not facts.has_shape("p.latin.f", "text = $X")
 
 
 # Refusals

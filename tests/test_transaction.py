@@ -125,7 +125,7 @@ def test_fault_02_a_link_into_a_cleaned_cache_comes_back_as_a_file(tmp_path: Pat
 
 def test_fault_06_unwritable_folder_is_seen_before_any_write(public: Path) -> None:
     install = standard(public)
-    folders = [install.site, install.dist_info, install.files[WORKER].parent]
+    folders = folders_of(install)
     before = tree(install.site)
     for folder in folders:
         folder.chmod(0o777)
@@ -141,7 +141,7 @@ def test_fault_06_unwritable_folder_is_seen_before_any_write(public: Path) -> No
 
 def test_fault_06_a_writable_folder_is_enough(public: Path) -> None:
     install = standard(public)
-    for folder in (install.site, install.dist_info, install.files[WORKER].parent):
+    for folder in folders_of(install):
         folder.chmod(0o777)
     assert "applied" in as_user(install, "print(transaction.apply(target, CHANGES, FACTS).outcome)")
     assert contents(install) == AFTER
@@ -473,6 +473,10 @@ def test_nothing_to_revert(install: Install) -> None:
     before = tree(install.site)
     assert transaction.revert(install.target()).outcome == "nothing"
     assert tree(install.site) == before
+
+
+def folders_of(install: Install) -> list[Path]:
+    return [install.site, install.dist_info, *{path.parent for path in install.files.values()}]
 
 
 def quiet() -> None:

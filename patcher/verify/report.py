@@ -40,6 +40,9 @@ class Row(msgspec.Struct, frozen=True):
     none_hash_set: bool | None = None
     note: str | None = None
     error: Failure | None = None
+    # Of a generator's start: the model runner of its workers (V1 or V2) and the attention back ends of the layers.
+    runner: str | None = None
+    attention: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -50,6 +53,8 @@ class Row(msgspec.Struct, frozen=True):
     def remark(self) -> str:
         """What else there is to say, on one line."""
         said = [self.note] if self.note else []
+        if self.runner:
+            said.append(f"runner {self.runner}, {' '.join(self.attention)}".rstrip(", "))
         if self.misplaced:
             said.append(f"{self.misplaced} of {self.prompts} at the wrong index")
         if self.error:

@@ -81,7 +81,7 @@ def arguments():
     parser.add_argument("--batches", help="only these batches of the sessions")
     parser.add_argument("--layers", help="of the generators that ask for all, with commas between them")
     parser.add_argument("--tp", type=int, default=1, help="tensor parallel size")
-    parser.add_argument("--gpu-memory-utilization", type=float, default=0.5)
+    parser.add_argument("--gpu-memory-utilization", type=float, help="default: what a tiny model needs")
     parser.add_argument("--reference-by", choices=["transformers", "vllm"], help="default: what the family needs")
     parser.add_argument("--one-prompt-a-call", action="store_true", default=None)
     parser.add_argument("--in-batches", dest="one_prompt_a_call", action="store_false")
@@ -123,7 +123,9 @@ def prepare(options):
     work = options.work or options.out.resolve().parent
     work.mkdir(parents=True, exist_ok=True)
     options.family = asked_family(options)
-    manner = families.manner(options.family, gpu=has_gpu())
+    # vLLM refuses to start where less than this share of the device is free; others may be using it.
+    options.gpu_memory_utilization = options.gpu_memory_utilization or (0.05 if families.has_gpu() else 0.5)
+    manner = families.manner(options.family, gpu=families.has_gpu())
     # Before anything starts vLLM: a reference must run as the extraction does.
     for name, value in manner.environment:
         os.environ.setdefault(name, value)
@@ -184,7 +186,7 @@ def make_reference(options):
         *("--model", str(options.model), "--out", str(options.states), "--by", options.reference_by),
         *("--vocabulary", str(options.vocabulary), "--batches", ",".join(names)),
         *("--gpu-memory-utilization", str(options.gpu_memory_utilization)),
-        *(["--gpu"] if has_gpu() else []),
+        *(["--gpu"] if families.has_gpu() else []),
     )
     return torch.load(options.states)
 
@@ -197,16 +199,11 @@ def run_script(name, *args):
         raise SystemExit(f"{name} ended with exit status {done.returncode}")
 
 
-def has_gpu():
-    """Whether this machine has a GPU, asked of the kernel: asking torch would spoil every later fork."""
-    return any(pathlib.Path("/dev").glob("nvidia[0-9]*")) or pathlib.Path("/dev/kfd").exists()
-
-
 def lend_memory():
     """Let the parent's question for GPU memory be answered on a machine without a GPU."""
     import torch  # noqa: PLC0415 - not in the workers that import this file again
 
-    if not has_gpu():
+    if not families.has_gpu():
         torch.cuda.mem_get_info = lambda *_: (4 << 30, 4 << 30)
 
 
@@ -219,7 +216,7 @@ def facts_of(options):
         "versions": {name: found[name] for name in DISTRIBUTIONS if name in found},
         "reference": options.reference_by,
         "one_prompt_a_call": options.one_prompt_a_call,
-        "gpu": has_gpu(),
+        "gpu": families.has_gpu(),
         "multiproc_method": os.environ.get("VLLM_WORKER_MULTIPROC_METHOD"),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import pathlib
 
 VOCABULARY = 288
 STD = 0.06
@@ -42,6 +43,15 @@ LATENT = {
     "first_k_dense_replace": 1,
     "norm_topk_prob": True,
     "routed_scaling_factor": 1.0,
+}
+# A GPU's MLA back ends take the head sizes of the real models only (vllm/v1/attention/backends/mla).
+LATENT_ON_GPU = {
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
 }
 
 FAMILIES = {
@@ -199,3 +209,16 @@ def text_settings(config):
 def manner(model_type, *, gpu):
     """How a model of this type is checked on a machine with or without a GPU."""
     return Manner() if gpu else ON_CPU.get(model_type, Manner())
+
+
+def fit_device(config, *, gpu):
+    """A tiny model's ``config.json`` with the head sizes that the device has kernels for. Changes it in place."""
+    text = text_settings(config)
+    if gpu and text.get("kv_lora_rank"):
+        text.update(LATENT_ON_GPU)
+    return config
+
+
+def has_gpu():
+    """Whether this machine has a GPU, asked of the kernel: asking torch would spoil every later fork."""
+    return any(pathlib.Path("/dev").glob("nvidia[0-9]*")) or pathlib.Path("/dev/kfd").exists()

@@ -19,8 +19,8 @@ import wrappers
 ROUTER_STD = 1.5
 
 
-def make(folder, config):
-    """Write a model with random weights, and a tokenizer, into ``folder``."""
+def make(folder, config, special=None):
+    """Write a model with random weights, and a tokenizer, into ``folder``. ``special``: tokens that have a name, by id."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if config["model_type"] == "kimi_k25":
@@ -30,7 +30,7 @@ def make(folder, config):
     if config["model_type"] in families.WRAPPERS:
         wrappers.qwen_processor(folder, config["vision_config"])
     else:
-        _tokenizer(folder, config["vocab_size"])
+        _tokenizer(folder, config["vocab_size"], special or {})
 
 
 def _weights(folder, config):
@@ -60,16 +60,21 @@ def _randomise(model):
                 value.normal_(0.0, families.STD)
 
 
-def _tokenizer(folder, vocabulary):
+def _tokenizer(folder, vocabulary, special):
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     words = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3}
-    words.update({f"w{index}": index for index in range(4, vocabulary)})
+    words.update({special.get(index, f"w{index}"): index for index in range(4, vocabulary)})
     raw = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     raw.pre_tokenizer = pre_tokenizers.Whitespace()
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=raw, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+        tokenizer_object=raw,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        additional_special_tokens=list(special.values()),
     )
     fast.save_pretrained(folder)
 
@@ -90,7 +95,7 @@ def main():
     parser.add_argument("--out", required=True, help="folder of the new model")
     options = parser.parse_args()
     config = families.settings(options.family) if options.family else shrunk(options.config)
-    make(options.out, config)
+    make(options.out, families.fit_device(config, gpu=families.has_gpu()))
 
 
 if __name__ == "__main__":

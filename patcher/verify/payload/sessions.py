@@ -10,6 +10,7 @@ import traceback
 
 import batches
 import compare
+import device
 
 GOOD = ("right", "loud", "skipped")
 
@@ -65,7 +66,7 @@ def start(session, name, batch, layers, options, add):
         add({**row, "seconds": time.monotonic() - began, "verdict": "error", "error": error_of(error)})
         shut_half_made(error)
         return None
-    add({**row, "seconds": time.monotonic() - began, "verdict": "right"})
+    add({**row, "seconds": time.monotonic() - began, "verdict": "right", **device.of(generator)})
     return generator
 
 

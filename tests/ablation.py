@@ -1,0 +1,202 @@
+"""What the absence of each rule shows, on a real vLLM.
+
+    python -m tests.ablation            leaves out each rule in turn, runs a real extraction, writes golden/ablation.json
+    python -m tests.ablation RULE ...   only these
+
+A rule is left out by planning without it (what needs it goes too) and writing the rest: `apply --skip` itself would stop
+at conformance where a call no longer binds, which is also recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from patcher import environment, rule, session, transaction
+from patcher.verify import Report, verify
+from patcher.verify.report import GOOD
+
+RECORD = Path(__file__).resolve().parent.parent / "golden" / "ablation.json"
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """Where the absence of a rule shows, and as what.
+
+    Args:
+        rule: the rule left out.
+        shows: a regular expression that finds the error or the verdict, in a line a row: name, verdict, remark.
+        speculators, vllm: the pair.
+        family: the tiny model.
+        runs: session -> batches that are run.
+    """
+
+    rule: str
+    shows: str
+    speculators: str = "0.3.0"
+    vllm: str = "0.16.0"
+    family: str = "llama"
+    sessions: tuple[str, ...] = ("default",)
+    batches: tuple[str, ...] = ("one",)
+
+
+# The cascade: what 0.3.0 shows on 0.16.0 as one break after the other is mended, in that order.
+CASCADE = (
+    Symptom("scheduler-config-encoder-decoder", r"ValidationError.*SchedulerConfig|is_encoder_decoder"),
+    Symptom("kv-cache-specs-argument", r"TypeError: .*kv_cache_specs"),
+    Symptom("scheduler-block-size", r"TypeError: .*missing 1 required positional argument: 'block_size'"),
+    Symptom("memory-query", r"RuntimeError: .*(NVIDIA driver|Torch not compiled with CUDA)"),
+    Symptom("own-forward", r"get_input_embeddings"),
+    Symptom("request-rows", r"Boolean value of Tensor with more than one value is ambiguous", batches=("mixed",)),
+    Symptom("none-hash", r"NameError: .*NONE_HASH", batches=("mixed",)),
+    Symptom("prefix-caching-off", r"default/again error .*cached prefix", batches=("mixed", "again")),
+)
+OTHERS = (
+    Symptom("two-phase-step", r"sample_tokens\(\) must be called", batches=("mixed", "again")),
+    Symptom(
+        "request-block-hasher", r"prefix-caching/mixed error AssertionError",
+        sessions=("prefix-caching",), batches=("mixed",),
+    ),
+    Symptom(
+        "block-hasher", r"prefix-caching/mixed error AssertionError", sessions=("prefix-caching",), batches=("mixed",)
+    ),
+    Symptom("none-hash-once", r"twin-second/hash-seed wrong NONE_HASH changed", sessions=("twin",), batches=("mixed",)),
+    Symptom("layer-order", r"order/mixed wrong", sessions=("order",), batches=("mixed",)),
+    Symptom("eagle3-gate", r"does not support hidden state extraction", family="deepseek_v2"),
+    Symptom("base-model", r"AttributeError: .*has no attribute 'model'", family="kimi_k25"),
+    Symptom("max-batched-tokens", r"chunked/start skipped", sessions=("chunked",), batches=("mixed",)),
+    Symptom("request-eos-token", r"TypeError: .*eos_token_id", speculators="0.4.0.1", vllm="0.20.2"),
+    Symptom("hash-function-module", r"No module named 'vllm.utils.hashing'", speculators="0.4.0.1", vllm="0.11.0.post2"),
+    Symptom("scheduler-defaults", r"chunked/mixed error", vllm="0.11.0.post2", sessions=("chunked",), batches=("mixed",)),
+    Symptom("pydantic-torch", r"name 'torch' is not defined", vllm="0.32.0"),
+    Symptom("kv-cache-layout", r"ValueError.*layout", vllm="0.32.0"),
+)  # fmt: skip
+SYMPTOMS = {symptom.rule: symptom for symptom in (*CASCADE, *OTHERS)}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What leaving a rule out showed, and that with it the same run is right."""
+
+    rule: str
+    pair: str
+    family: str
+    symptom: str
+    conforms: bool
+    with_the_rule: bool
+    seconds: float
+    rows: list[str] = field(default_factory=list)
+
+
+def show(symptom: Symptom, environ_folder: Path | None = None) -> Shown:
+    """Leave the rule out, run, look for the symptom; then put it in, run, and see it right.
+
+    Raises:
+        AssertionError: the symptom does not show, or shows with the rule in too.
+    """
+    began = time.monotonic()
+    interpreter = interpreter_of(symptom.speculators, symptom.vllm, environ_folder)
+    with written(interpreter, (symptom.rule,)) as prepared:
+        conforms = not prepared.findings
+        rows = lines(extraction(interpreter, symptom))
+    found = next((line for line in rows if re.search(symptom.shows, line)), None)
+    if found is None:
+        raise AssertionError(f"leaving out {symptom.rule} does not show {symptom.shows!r}:\n" + "\n".join(rows))
+    good = control(symptom, interpreter)
+    if not good:
+        raise AssertionError(f"with {symptom.rule} in, the same run is not right either")
+    pair = f"{symptom.speculators} on {symptom.vllm}"
+    return Shown(symptom.rule, pair, symptom.family, found, conforms, good, round(time.monotonic() - began, 1), rows)
+
+
+def control(symptom: Symptom, interpreter: Path) -> bool:
+    """Is the same run right with all rules in? Asked once for each kind of run."""
+    return _control(interpreter, symptom.family, symptom.sessions, symptom.batches)
+
+
+@lru_cache
+def _control(interpreter: Path, family: str, sessions: tuple[str, ...], batches: tuple[str, ...]) -> bool:
+    with written(interpreter, ()):
+        report = verify(interpreter, family=family, sessions=sessions, batches=batches, time_limit=300)
+    return report.passed
+
+
+def extraction(interpreter: Path, symptom: Symptom) -> Report:
+    """The run that the symptom is looked for in."""
+    return verify(
+        interpreter, family=symptom.family, sessions=symptom.sessions, batches=symptom.batches, time_limit=300
+    )
+
+
+def lines(report: Report) -> list[str]:
+    """One line a row that is not right: name, verdict, remark; the whole error, since vLLM wraps the cause."""
+    told = []
+    for row in report.rows:
+        if row.verdict not in GOOD or row.note or row.verdict == "skipped":
+            error = f"{row.error.type}: {row.error.text} {row.error.traceback[-3000:]}" if row.error else ""
+            told.append(f"{row.name} {row.verdict} {row.note or ''} {error}".replace("\n", " "))
+    return told or [report.log_tail[-3000:].replace("\n", " ")]
+
+
+@lru_cache
+def interpreter_of(speculators: str, vllm: str, folder: Path | None = None) -> Path:
+    """The interpreter of a real environment of the pair, made if need be."""
+    return environment.make(folder, vllm=vllm, speculators=speculators, python=None, progress=_say)
+
+
+@contextmanager
+def written(interpreter: Path, skip: Sequence[str]) -> Iterator[session.Prepared]:
+    """Have the rules, but these, written for as long as it lasts; conformance is not asked."""
+    known = {each.id for each in rule.load_folder(rule.default_folder())}
+    unknown = set(skip) - known
+    if unknown:
+        raise AssertionError(f"no rule is called {unknown}")
+    prepared = session.planned(session.Choice(interpreter, skip=tuple(skip)))
+    session.refuse_drift(prepared.plan)
+    session.write(prepared, "tests")
+    try:
+        yield prepared
+    finally:
+        transaction.revert(prepared.target)
+
+
+def _say(line: str) -> None:
+    print(f"  {line}", file=sys.stderr, flush=True)
+
+
+def main(names: Sequence[str]) -> int:
+    """Show each symptom; what is known of the others stays in the record."""
+    record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else {}
+    failed = 0
+    for symptom in SYMPTOMS.values():
+        if names and symptom.rule not in names:
+            continue
+        print(f"{symptom.rule} ({symptom.speculators} on {symptom.vllm}) ...", flush=True)
+        try:
+            shown = show(symptom)
+        except AssertionError as error:
+            print(f"  NOT SHOWN: {error}", flush=True)
+            failed += 1
+            continue
+        print(f"  {shown.symptom[:160]}", flush=True)
+        record[shown.rule] = {
+            "pair": shown.pair,
+            "family": shown.family,
+            "symptom": shown.symptom[:400],
+            "apply --skip stops at conformance": not shown.conforms,
+            "right with the rule": shown.with_the_rule,
+            "seconds": shown.seconds,
+        }
+        RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

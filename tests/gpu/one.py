@@ -1,0 +1,50 @@
+"""One verification, as a process of its own, so that many run side by side: its report goes to standard output."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from patcher.errors import PatchError
+from patcher.verify import verify
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What to verify: the arguments of ``patcher.verify.verify``."""
+
+    interpreter: str
+    family: str
+    tp: int = 1
+    sessions: tuple[str, ...] | None = None
+    seconds: float = 500.0
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """There is no report: why."""
+
+    failed: str
+
+
+def main() -> int:
+    """Read a Job from the command line, print a Report or a Failed."""
+    job = msgspec.json.decode(sys.argv[1], type=Job)
+    try:
+        report = verify(
+            Path(job.interpreter),
+            family=job.family,
+            tp=job.tp,
+            sessions=job.sessions,
+            time_limit=job.seconds,
+            progress=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+    except PatchError as error:
+        sys.stdout.buffer.write(msgspec.json.encode(Failed(str(error))))
+        return error.exit_code
+    sys.stdout.buffer.write(msgspec.json.encode(report))
+    return 0 if report.passed else 5
+
+
+if __name__ == "__main__":
+    sys.exit(main())

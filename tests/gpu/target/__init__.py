@@ -1,0 +1,1 @@
+"""Scripts that the target's interpreter runs, beside the payload of ``verify``."""

@@ -1,0 +1,59 @@
+"""What a patched generator refuses, and how: runs in the target interpreter, prints one JSON object.
+
+    python guards.py MODEL FOLDER_OF_THE_PAYLOAD
+
+Each entry is the error's type and text, or "no error". Standard library and the target's own packages only.
+"""
+
+# ruff: noqa: PLC0415
+from __future__ import annotations
+
+import json
+import sys
+
+
+def main() -> None:
+    model, _, hybrid = sys.argv[1], sys.argv[2], sys.argv[3:]
+    import torch
+    from speculators.data_generation import vllm_hidden_states_generator as module
+
+    kind = module.VllmHiddenStatesGenerator
+    found: dict[str, object] = {"environment": start_method()}
+    generator = kind(model, layer_ids=[1, 5], max_model_len=256)
+    found["empty prompt"] = outcome(lambda: generator.generate([[9, 10], []]))
+    found["empty tensor"] = outcome(lambda: generator.generate(torch.zeros(0, 4, dtype=torch.long)))
+    found["after a refusal"] = outcome(lambda: generator.generate([[9, 10, 11]]))
+    found["tensors"] = outcome(lambda: generator.generate([torch.arange(20, 60), torch.arange(8, 9)]))
+    executor = generator.executor
+    executor.collective_rpc(spoil, args=(3,))
+    found["infinite states"] = outcome(lambda: generator.generate([[9, 10, 11]]))
+    found["after a failure"] = outcome(lambda: generator.generate([[9, 10, 11]]))
+    found["second shutdown"] = outcome(lambda: generator.__del__())
+    for folder in hybrid:
+        found["hybrid"] = outcome(lambda folder=folder: kind(folder, layer_ids=[0], max_model_len=256))
+    print("GUARDS", json.dumps(found), flush=True)
+
+
+def start_method() -> str | None:
+    import os
+
+    return os.environ.get("VLLM_WORKER_MULTIPROC_METHOD")
+
+
+def spoil(worker, layer) -> None:  # noqa: ANN001
+    """Make one layer of the worker's model give NaN."""
+    weight = worker.model_runner.get_model().model.layers[layer].mlp.down_proj.weight
+    weight.data[0, 0] = float("nan")
+
+
+def outcome(call) -> str:  # noqa: ANN001
+    """The error of a call, or that there was none."""
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+if __name__ == "__main__":
+    main()

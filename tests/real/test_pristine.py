@@ -1,0 +1,63 @@
+"""What unpatched releases do: the check has to see the known faults, and to pass what is right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from patcher.verify import Report, verify
+from tests.real.environments import pristine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+pytestmark = pytest.mark.real
+
+SIMPLE = ["one", "mixed", "again", "shared", "fifty", "long"]
+
+
+def report(vllm: str, speculators: str, sessions: Sequence[str], batches: Sequence[str] | None = None) -> Report:
+    return verify(
+        pristine(vllm, speculators),
+        sessions=sessions,
+        batches=batches,
+        time_limit=800,
+        progress=print,
+        lend_memory=True,  # the parent asks for GPU memory, which is a fault of its own
+    )
+
+
+def test_0_3_0_is_right_on_the_vllm_it_was_written_for() -> None:
+    found = report("0.11.0.post2", "0.3.0", ["default"])
+    assert found.passed, found.table()
+    assert [row.batch for row in found.rows] == ["start", *SIMPLE]
+    assert all(row.worst is not None and 0 < row.worst < 0.06 for row in found.rows if row.prompts)
+
+
+def test_0_4_0_1_gives_results_at_the_wrong_index_and_loses_the_33rd_sequence() -> None:
+    found = report("0.16.0", "0.4.0.1", ["default", "order"])
+    verdicts = {row.name: row.verdict for row in found.rows}
+    # The control: the same run sees right answers too.
+    assert verdicts["default/one"] == verdicts["default/shared"] == verdicts["default/long"] == "right"
+    mixed = found.row("default", "mixed")
+    assert (mixed.verdict, mixed.misplaced, mixed.ids_equal) == ("wrong", 10, False)
+    fifty = found.row("default", "fifty")
+    assert fifty.error is not None
+    assert fifty.error.type == "RuntimeError"
+    assert "req_4_32 not found" in fifty.error.text
+    order = found.row("order", "mixed")
+    assert order.verdict == "wrong"
+    assert order.worst is not None
+    assert order.worst > 0.5
+    assert not found.passed
+
+
+def test_0_3_0_does_not_start_on_a_later_vllm() -> None:
+    found = report("0.16.0", "0.3.0", ["default"], ["one"])
+    (row,) = found.rows
+    assert (row.name, row.verdict) == ("default/start", "error")
+    assert row.error is not None
+    assert row.error.type == "ValidationError"
+    assert "is_encoder_decoder" in row.error.text
+    assert not found.passed
