@@ -363,15 +363,16 @@ def rules(*, form: str, rules_folder: Path | None, names: tuple[str, ...]) -> in
 @commands.command()
 @click.argument("vllm_folder", type=_PATH, metavar="VLLM")
 @click.argument("releases", nargs=-1, required=True, type=_PATH, metavar="SPECULATORS...")
+@click.option("--transformers", required=True, type=_PATH, help="The folder of a transformers that this vLLM allows.")
 @click.option("-o", "--output", "destination", required=True, type=_PATH, help="The file to write.")
-def facts(*, vllm_folder: Path, releases: tuple[Path, ...], destination: Path) -> int:
+def facts(*, vllm_folder: Path, releases: tuple[Path, ...], transformers: Path, destination: Path) -> int:
     """Record what the rules and the checks ask of a vLLM, so that --vllm can plan for it where it is not installed.
 
     VLLM is the folder of its package; each SPECULATORS a folder that holds a release's package, as site-packages does.
     """
     from patcher import session  # noqa: PLC0415
 
-    destination.write_bytes(session.record_facts(vllm_folder, releases))
+    destination.write_bytes(session.record_facts(vllm_folder, releases, transformers))
     return 0
 
 

@@ -6,10 +6,10 @@ Nothing is imported and nothing is run. What the text does not make certain is n
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from patcher.conformance_calls import call_text, callee
+from patcher.conformance_finding import Finding
 from patcher.conformance_guards import Guards, caught_by, handled_by, leaves, tested
 from patcher.conformance_names import BoundMethod, Instance, Names, Symbol
 from patcher.conformance_values import Evaluator
@@ -24,38 +24,9 @@ if TYPE_CHECKING:
     from patcher.facts_base import Facts
     from patcher.signature import CallShape
 
+__all__ = ["Finding", "check"]
+
 _SIGNATURE_WIDTH = 400
-
-
-@dataclass(frozen=True)
-class Finding:
-    """An import that doesn't resolve, or a call that doesn't bind.
-
-    Args:
-        file: as in the files under test.
-        line: counted from 1.
-        code: the import or the call, shortened.
-        symbol: the dotted name that it is about.
-        problem: a sentence.
-        installed: the name and parameters as installed, or None where there is none.
-        defined_at: file and line of the definition, or of the module or class that lacks the name.
-    """
-
-    file: str
-    line: int
-    code: str
-    symbol: str
-    problem: str
-    installed: str | None = None
-    defined_at: str | None = None
-
-    def __str__(self) -> str:
-        text = f"{self.file}:{self.line}: {self.code}: {self.problem}"
-        if self.installed:
-            text += f"\n  installed: {self.installed}"
-        if self.defined_at:
-            text += f"\n  {'defined at' if self.installed else 'looked in'} {self.defined_at}"
-        return text
 
 
 def check(files: Mapping[str, bytes], facts: Facts) -> list[Finding]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from patcher.pattern import Match, compile_pattern
-from patcher.source import parse_safely
-from patcher.syntax import Tree, find_scope, walk
+from patcher.source import SourceProblem
+from patcher.syntax import Tree, find_scope, parse, walk
 
 SHOWN = 3
 CLOSE = 0.45  # a likeness under this is no help
@@ -91,9 +91,8 @@ def _code(module: cst.Module, node: cst.CSTNode) -> str:
 def _candidates(data: bytes, expected: str, inside: str | None) -> list[str]:
     """The pieces of the file, of the pattern's own kind, whose text is most like the pattern's."""
     try:
-        parse_safely(data)
-        module = cst.parse_module(data)
-    except (cst.ParserSyntaxError, ValueError, LookupError, RecursionError):
+        module = parse(data)
+    except SourceProblem:
         return []
     if inside is not None and find_scope(module, inside) is None:
         return _scopes(module, inside)

@@ -106,6 +106,8 @@ class Matcher:
                 return None
             found = self._match_run(tuple(expected), tuple(actual), bound, whole=True)
             return None if found is None else found[0]
+        if isinstance(actual, str):  # the text of an f-string may hold line ends
+            actual = actual.replace("\r\n", "\n")
         same = expected == actual or (is_absent(expected) and is_absent(actual))
         return bound if same else None
 

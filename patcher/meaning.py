@@ -65,4 +65,4 @@ def _spelled(value: object) -> str:
         return f"{type(value).__name__}({inner})"
     if isinstance(value, (list, tuple)):
         return f"[{','.join(_spelled(item) for item in value)}]"
-    return repr(value)
+    return repr(value.replace("\r\n", "\n") if isinstance(value, str) else value)

@@ -16,8 +16,8 @@ import libcst as cst
 from patcher.errors import RuleError
 from patcher.match import Captured, Matcher
 from patcher.meaning import string_value
-from patcher.source import SourceProblem, parse_safely
-from patcher.syntax import Tree
+from patcher.source import SourceProblem
+from patcher.syntax import Tree, parse
 from patcher.template import one_name, parse_template
 
 _STRINGS = (cst.SimpleString, cst.ConcatenatedString)
@@ -70,9 +70,8 @@ def source_contains(source: str, pattern: str) -> bool:
         RuleError: the pattern or the source does not parse.
     """
     try:
-        parse_safely(source)
-        tree = Tree(cst.parse_module(source))
-    except (SourceProblem, cst.ParserSyntaxError) as error:
+        tree = Tree(parse(source))
+    except SourceProblem as error:
         raise RuleError("the source that a probe asks about does not parse", found=str(error)) from error
     return bool(find(tree, compile_pattern(pattern)))
 

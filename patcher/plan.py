@@ -15,8 +15,8 @@ from patcher.errors import RuleError
 from patcher.meaning import digest
 from patcher.probe import holds
 from patcher.rule import Edit, Imports, Rule
-from patcher.source import SourceProblem, check_compiles, parse_safely
-from patcher.syntax import Tree
+from patcher.source import SourceProblem, check_compiles
+from patcher.syntax import Tree, parse
 
 if TYPE_CHECKING:
     from patcher.facts import Facts
@@ -109,8 +109,8 @@ class _Work:
         data = (BOM if before.startswith(BOM) else b"") + tree.module.bytes
         try:
             check_compiles(data, name)
-            same = digest(cst.parse_module(data.removeprefix(BOM)).body) == digest(tree.module.body)
-        except (SourceProblem, cst.ParserSyntaxError) as error:
+            same = digest(parse(data.removeprefix(BOM)).body) == digest(tree.module.body)
+        except SourceProblem as error:
             raise RuleError("the rules give a file that does not compile", where=name, found=str(error)) from error
         if not same:
             raise RuleError(
@@ -131,6 +131,8 @@ class _Work:
             for part, wanted in zip(rule.parts, parts, strict=True):
                 found = self._carry_out_part(rule, part, trees) if wanted else None
                 drifts += [found] if found else []
+        except cst.CSTValidationError as error:
+            raise RuleError("the fix does not make Python", rule=rule.id, found=str(error)) from error
         except RuleError as error:
             error.rule = error.rule or rule.id
             raise
@@ -162,11 +164,10 @@ def _parsed(name: str, data: bytes) -> Tree | Drift:
     """The file as a tree, or why no rule may touch it: LibCST must give back every byte that it was given."""
     body = data.removeprefix(BOM)
     try:
-        parse_safely(data)
+        module = parse(body)
         check_compiles(data, name)
-        module = cst.parse_module(body)
         same = module.bytes == body
-    except (SourceProblem, cst.ParserSyntaxError, ValueError, LookupError, RecursionError) as error:
+    except (SourceProblem, ValueError, RecursionError) as error:
         return Drift("", name, f"the file does not parse ({error})", expected="")
     if not same:
         return Drift("", name, "LibCST does not give the file back byte for byte", expected="")

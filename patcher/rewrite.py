@@ -16,6 +16,7 @@ from patcher.pattern import Match, Pattern
 from patcher.syntax import Tree
 
 Statements = Sequence[cst.CSTNode]
+Pairs = Sequence[tuple[cst.CSTNode, "cst.CSTNode | None"]]
 
 
 def replace(tree: Tree, match: Match, pattern: Pattern, fix: str) -> Tree:
@@ -67,30 +68,36 @@ def _replace_statements(tree: Tree, old: Statements, new: Statements) -> Tree:
     place = tree.place(old[0])
     assert place.index is not None  # noqa: S101  a statement always stands in a block
     body = list(getattr(place.parent, place.field))
-    after = place.index + len(old)
-    following = body[after:]
-    if not new and following:
-        following[0] = _under(set_apart(lead(old[0])), following[0])
-    body[place.index :] = [*_led(new, old), *following]
+    following = body[place.index + len(old) :]
+    pairs = keep(new, old)
+    left = _left_over(pairs, old)
+    if following and left and (has_comment(left) or not set_apart(lead(following[0]))):
+        following[0] = following[0].with_changes(leading_lines=[*left, *lead(following[0])])
+    body[place.index :] = [*_led(pairs, new, old[0]), *following]
     if not body:
-        body = [cst.SimpleStatementLine([cst.Pass()], leading_lines=set_apart(lead(old[0])))]
+        body = [cst.SimpleStatementLine([cst.Pass()], leading_lines=left)]
+    elif not following and has_comment(left):
+        footer = getattr(place.parent, "footer", ())
+        return tree.rebuilt(place.parent, place.field, body, footer=[*left, *footer])
     return tree.rebuilt(place.parent, place.field, body)
 
 
-def _under(apart: Sequence[cst.EmptyLine], node: cst.CSTNode) -> cst.CSTNode:
-    """A statement that takes over the comments that stood above a deleted one, and were not about it."""
-    return node.with_changes(leading_lines=[*apart, *lead(node)]) if has_comment(apart) else node
+def _left_over(pairs: Pairs, old: Statements) -> list[cst.EmptyLine]:
+    """What stood above statements that are gone, set apart by a blank line and so not about them."""
+    kept = {id(source) for _, source in pairs}
+    gone = [node for node in old if id(node) not in kept and not (pairs and node is old[0])]
+    apart = [set_apart(lead(node)) for node in gone]
+    return [line for lines in apart for line in lines if has_comment(lines) or not pairs]
 
 
-def _led(new: Statements, old: Statements) -> list[cst.CSTNode]:
-    """The new statements with what they keep; what stood above the old ones stays above the new ones."""
-    pairs = keep(new, old)
+def _led(pairs: Pairs, new: Statements, first: cst.CSTNode) -> list[cst.CSTNode]:
+    """The new statements with what they keep; what stood above the first old one stays above the new ones."""
     result = [
-        node if source is not old[0] or not index else node.with_changes(leading_lines=lead(new[index]))
+        node if source is not first or not index else node.with_changes(leading_lines=lead(new[index]))
         for index, (node, source) in enumerate(pairs)
     ]
-    if result and pairs[0][1] is not old[0]:
-        own, above = lead(result[0]), lead(old[0])
+    if result and pairs[0][1] is not first:
+        own, above = lead(result[0]), lead(first)
         above = set_apart(above) if has_comment(own) else above
         result[0] = result[0].with_changes(leading_lines=[*above, *own])
     return result

@@ -301,8 +301,13 @@ def conformance_now(choice: Choice, environ: Mapping[str, str] = os.environ) -> 
     return Conformance(target, tuple(conformance.check({name: read(target, name) for name in target.files}, facts)))
 
 
-def record_facts(vllm_folder: Path, releases: Sequence[Path]) -> bytes:
+def record_facts(vllm_folder: Path, releases: Sequence[Path], transformers_folder: Path) -> bytes:
     """Record all that planning and checking ask of a vLLM, for the pristine and the patched files of some releases.
+
+    Args:
+        vllm_folder: the folder of its package.
+        releases: folders that hold the package of a speculators release, as site-packages does.
+        transformers_folder: the folder of the package of a transformers that this vLLM allows.
 
     Raises:
         TargetError: a folder is not what it should be.
@@ -310,8 +315,9 @@ def record_facts(vllm_folder: Path, releases: Sequence[Path]) -> bytes:
     from patcher import conformance, plan  # noqa: PLC0415
     from patcher.facts import SourceFacts, record  # noqa: PLC0415
 
-    if not (vllm_folder / "__init__.py").is_file():
-        raise TargetError("this is not the folder of the package vllm", where=str(vllm_folder))
+    for folder, package in ((vllm_folder, "vllm"), (transformers_folder, "transformers")):
+        if folder.name != package or not (folder / "__init__.py").is_file():
+            raise TargetError(f"this is not the folder of the package {package}", where=str(folder))
     known = rules.load_folder(rules.default_folder())
     names = sorted({name for rule in known for name in rule.files})
     file_sets = [{n: (folder / n).read_bytes() for n in names if (folder / n).is_file()} for folder in releases]
@@ -322,4 +328,5 @@ def record_facts(vllm_folder: Path, releases: Sequence[Path]) -> bytes:
             conformance.check(files, facts)
             conformance.check(patched, facts)
 
-    return record(SourceFacts({"vllm": vllm_folder}), [ask])
+    roots = {"vllm": vllm_folder, "transformers": transformers_folder}
+    return record(SourceFacts(roots), [ask], packages=roots)

@@ -11,6 +11,7 @@ from typing import TypeGuard, cast
 import libcst as cst
 
 from patcher.meaning import meaning_fields
+from patcher.source import SourceProblem, parse_safely
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,19 @@ class Place:
     parent: cst.CSTNode
     field: str
     index: int | None
+
+
+def parse(source: str | bytes) -> cst.Module:
+    """The source as LibCST has it.
+
+    Raises:
+        SourceProblem: it does not parse, or must not be given to LibCST.
+    """
+    parse_safely(source)
+    try:
+        return cst.parse_module(source)
+    except (cst.ParserSyntaxError, SyntaxError, ValueError, LookupError, RecursionError) as error:
+        raise SourceProblem(str(error)) from error
 
 
 class Tree:
@@ -87,9 +101,9 @@ class Tree:
         wanted = [numbers for kind, numbers in self._kinds.items() if issubclass(kind, kinds)]
         return (self._nodes[number] for number in heapq.merge(*wanted) if first <= number < last)
 
-    def rebuilt(self, parent: cst.CSTNode, field: str, value: object) -> Tree:
-        """This tree with one field of one node changed; nodes off the path are shared."""
-        node = parent.with_changes(**{field: value})
+    def rebuilt(self, parent: cst.CSTNode, field: str, value: object, **more: object) -> Tree:
+        """This tree with one field of one node changed, or more of them; nodes off the path are shared."""
+        node = parent.with_changes(**{field: value}, **more)
         while parent is not self.module:
             place = self.place(parent)
             held = getattr(place.parent, place.field)

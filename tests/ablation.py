@@ -1,10 +1,10 @@
 """What the absence of each rule shows, on a real vLLM.
 
-    python -m tests.ablation            leaves out each rule in turn, runs a real extraction, writes golden/ablation.json
+    python -m tests.ablation            leaves out each rule in turn and extracts; writes golden/ablation.json
     python -m tests.ablation RULE ...   only these
 
-A rule is left out by planning without it (what needs it goes too) and writing the rest: `apply --skip` itself would stop
-at conformance where a call no longer binds, which is also recorded.
+A rule is left out by planning without it (what needs it goes too) and writing the rest: `apply --skip` itself would
+stop at conformance where a call no longer binds, which is also recorded.
 """
 
 from __future__ import annotations

