@@ -177,7 +177,8 @@ class _Filler(cst.CSTTransformer):
         func = digest([wanted.func])
         named = [call for call in self._calls if digest([call.func]) == func]
         only = named[0] if len(named) == 1 else None
-        return only if only and (shares_arguments(only, wanted.args) or not only.args) else None
+        alike = only and (not only.args or not wanted.args or shares_arguments(only, wanted.args))
+        return only if alike else None
 
 
 def _spellings(match: Match, pattern: Pattern, names: Mapping[str, str]) -> dict[str, cst.BaseExpression]:

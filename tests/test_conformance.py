@@ -11,7 +11,7 @@ from patcher.conformance import Finding, check
 from patcher.errors import DriftError
 from patcher.facts import RecordedFacts, SourceFacts
 from tests.golden import FACTS, version_key
-from tests.releases import VLLM_RELEASES, speculators_files, vllm_tree
+from tests.releases import VLLM_RELEASES, speculators_files, transformers_for, vllm_tree
 
 FILE = "q/worker.py"
 PACKAGE = {
@@ -304,7 +304,8 @@ def test_the_breaks_of_every_pair_are_found(speculators: str, vllm: str) -> None
 
 @pytest.mark.parametrize("vllm", ["0.11.0", "0.16.0", "0.32.0"])
 def test_source_and_recorded_facts_give_the_same_findings(vllm: str) -> None:
-    recorded, source = RecordedFacts.read(FACTS / f"{vllm}.json"), SourceFacts({"vllm": vllm_tree(vllm) / "vllm"})
+    roots = {"vllm": vllm_tree(vllm) / "vllm", "transformers": transformers_for(vllm) / "transformers"}
+    recorded, source = RecordedFacts.read(FACTS / f"{vllm}.json"), SourceFacts(roots)
     for speculators in FIRST:
         files = speculators_files(speculators)
         assert check(files, source) == check(files, recorded)

@@ -14,7 +14,7 @@ from patcher.facts import Facts, RecordedFacts, Recorder, Signature, SourceFacts
 from patcher.session import record_facts
 from patcher.signature import Parameter, ParameterKind
 from tests.golden import FACTS
-from tests.releases import SPECULATORS_RELEASES, VLLM_RELEASES, speculators_folder, vllm_tree
+from tests.releases import SPECULATORS_RELEASES, VLLM_RELEASES, speculators_folder, transformers_for, vllm_tree
 
 SOURCE = """
 from dataclasses import dataclass
@@ -143,7 +143,7 @@ def test_golden_facts_are_small_and_hold_no_code(version: str) -> None:
     content = (FACTS / f"{version}.json").read_bytes()
     data = json.loads(content)
     assert len(content) < 60_000
-    assert data["packages"] == ["vllm"]
+    assert data["packages"] == ["transformers", "vllm"]
     signatures_text = [text for answer in data["signatures"].values() if answer for text in answer["parameters"]]
     assert max(map(len, signatures_text)) < 200
     assert not any("\n" in text for text in signatures_text)
@@ -153,5 +153,6 @@ def test_golden_facts_are_small_and_hold_no_code(version: str) -> None:
 def test_golden_facts_are_what_the_source_says_today(version: str) -> None:
     """If this fails after a change of the rules: python -m tests.golden --facts, and read the difference."""
     folders = [speculators_folder(release) for release in SPECULATORS_RELEASES]
-    fresh = record_facts(vllm_tree(version) / "vllm", folders)
+    transformers = transformers_for(version) / "transformers"
+    fresh = record_facts(vllm_tree(version) / "vllm", folders, transformers)
     assert fresh.decode() == (FACTS / f"{version}.json").read_text(encoding="utf-8")

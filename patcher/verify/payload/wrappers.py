@@ -105,7 +105,6 @@ def _vision_weights(folder):
         max_model_len=64,
         enforce_eager=True,
         trust_remote_code=True,
-        limit_mm_per_prompt={"image": 0, "video": 0, "vision_chunk": 0},
         gpu_memory_utilization=0.05 if families.has_gpu() else 0.3,
     )
     shapes = {}

@@ -1,0 +1,133 @@
+"""The main job for real: environments of pairs, apply, an extraction whose numbers are right, revert.
+
+Each environment is made once and kept in the user's cache.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from patcher import record, session, transaction
+from patcher.verify import Report, verify
+from patcher.verify.run import PAYLOAD
+from patcher.verify.run import environment as variables
+from tests import ablation
+
+pytestmark = pytest.mark.real
+
+
+def problems(report: Report) -> str:
+    """The table, where the report has not passed; empty where it has."""
+    return "" if report.passed else report.table()
+
+
+def applied_and_reverted(interpreter: Path, **options: object) -> Report:
+    """Apply by the planner and the transaction of the tool, verify, revert; the release's bytes must be back."""
+    with ablation.written(interpreter, ()) as prepared:
+        assert prepared.findings == ()
+        report = verify(interpreter, **options)  # type: ignore[arg-type]
+    assert set(record.pristine(prepared.target).values()) == {True}
+    return report
+
+
+@pytest.mark.parametrize("speculators", ["0.3.0", "0.4.0.1"])
+def test_llama_on_vllm_016_is_right_in_every_batch(speculators: str) -> None:
+    report = applied_and_reverted(ablation.interpreter_of(speculators, "0.16.0"))
+    assert problems(report) == ""
+    wanted = {"default/one", "default/mixed", "default/again", "default/shared", "default/fifty", "default/long"}
+    wanted |= {"order/mixed", "repeat/mixed", "chunked/mixed", "prefix-caching/mixed", "twin-second/hash-seed"}
+    assert wanted <= {row.name for row in report.rows}
+    assert report.row("prefix-caching", "mixed").none_hash_set
+    assert report.row("prefix-caching", "mixed").cached_blocks
+
+
+def test_deepseek_on_vllm_016_equals_vllms_own_forward() -> None:
+    interpreter = ablation.interpreter_of("0.3.0", "0.16.0")
+    report = applied_and_reverted(interpreter, family="deepseek_v2", sessions=["default", "order"])
+    assert problems(report) == ""
+    assert report.one_prompt_a_call
+    assert report.reference != "transformers"
+    assert max(row.worst or 0.0 for row in report.rows) == 0.0
+
+
+def test_the_release_as_it_is_is_wrong_and_the_check_sees_it() -> None:
+    """The control of every test here: the same check on pristine 0.4.0.1 names the wrong batches."""
+    interpreter = ablation.interpreter_of("0.4.0.1", "0.16.0")
+    transaction.revert(session.located(session.Choice(interpreter)))
+    report = verify(interpreter, sessions=["default"], batches=["one", "mixed", "fifty"])
+    assert not report.passed
+    assert report.row("default", "one").verdict == "right"
+    assert report.row("default", "mixed").misplaced == 10
+    failed = report.row("default", "fifty").error
+    assert failed is not None
+    assert "req_2_32" in failed.text
+
+
+@pytest.mark.parametrize(
+    ("speculators", "vllm"), [("0.3.0", "0.11.0.post2"), ("0.4.0.1", "0.20.2"), ("0.3.0", "0.32.0")]
+)
+def test_both_ends_and_the_middle_of_the_range(speculators: str, vllm: str) -> None:
+    interpreter = ablation.interpreter_of(speculators, vllm)
+    report = applied_and_reverted(interpreter, sessions=["default", "order", "prefix-caching"])
+    assert problems(report) == ""
+
+
+@pytest.mark.parametrize("symptom", ablation.CASCADE, ids=lambda symptom: symptom.rule)
+def test_the_cascade_shows_without_the_rule(symptom: ablation.Symptom) -> None:
+    """What 0.3.0 shows on 0.16.0, break by break; with the rule in, the same run is right."""
+    shown = ablation.show(symptom)
+    assert shown.with_the_rule
+
+
+def test_what_is_refused_is_refused_by_name(tmp_path: Path) -> None:
+    interpreter = ablation.interpreter_of("0.3.0", "0.16.0")
+    make = [str(interpreter), str(PAYLOAD / "models.py")]
+    surroundings = variables(interpreter, tmp_path)
+    for family in ("llama", "bamba"):
+        command = [*make, "--family", family, "--out", str(tmp_path / family)]
+        subprocess.run(command, check=True, env=surroundings, cwd=tmp_path)
+    guards = Path(__file__).with_name("guards.py")
+    with ablation.written(interpreter, ()):
+        ended = subprocess.run(
+            [str(interpreter), str(guards), str(tmp_path / "llama"), str(PAYLOAD), str(tmp_path / "bamba")],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+            env=surroundings,
+            cwd=tmp_path,
+        )
+    line = next((line for line in ended.stdout.splitlines() if line.startswith("GUARDS ")), None)
+    assert line is not None, ended.stderr[-3000:]
+    found = json.loads(line.removeprefix("GUARDS "))
+    assert found["environment"] == "spawn"
+    assert found["empty prompt"] == "ValueError: Prompt 1 is empty: it has no hidden states"
+    assert found["empty tensor"].startswith("ValueError: ")
+    assert found["after a refusal"] == "no error"
+    assert found["tensors"] == "no error"
+    assert "layer 3 has NaN" in found["infinite states"] or "layer 5 has NaN" in found["infinite states"]
+    assert "This generator has failed" in found["after a failure"]
+    assert "NaN" in found["after a failure"]
+    assert found["second shutdown"] == "no error"
+    assert "Mamba or linear attention" in found["hybrid"]
+
+
+def test_the_command_itself_on_a_real_environment() -> None:
+    interpreter = ablation.interpreter_of("0.3.0", "0.16.0")
+    tool = [sys.executable, "-m", "patcher.cli"]
+    ended = subprocess.run([*tool, "apply", "-p", str(interpreter)], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    verified = subprocess.run(
+        [*tool, "verify", "-p", str(interpreter), "--layers", "0,5", "--time-limit", "300"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    reverted = subprocess.run([*tool, "revert", "-p", str(interpreter)], capture_output=True, text=True, check=False)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert reverted.returncode == 0, reverted.stderr
