@@ -62,7 +62,7 @@ def drop_line(tree: Tree, statement: cst.BaseSmallStatement) -> Tree:
     body = list(getattr(place.parent, place.field))
     at, above = place.index or 0, lead(line)
     del body[at]
-    if not body:
+    if not body and place.parent is not tree.module:
         body = [cst.SimpleStatementLine([cst.Pass()], leading_lines=above)]
     elif at < len(body) and above:
         own = lead(body[at])

@@ -10,7 +10,7 @@ import libcst as cst
 from patcher.comma import Row, followed_by, gap_after, has_comma
 from patcher.import_lines import add_line, drop_line
 from patcher.meaning import string_value
-from patcher.syntax import Tree, alias_name, dotted_text, imported_names, qualified, same_name
+from patcher.syntax import Tree, alias_name, dotted_text, imported_names, qualified, same_name, walk
 
 
 @dataclass(frozen=True)
@@ -116,14 +116,14 @@ def _aliases(statement: cst.ImportFrom) -> Sequence[cst.ImportAlias]:
 
 def _is_used(tree: Tree, local: str) -> bool:
     """Is the name read anywhere, or exported? A string that is exactly the name counts."""
-    for node in tree.nodes:
-        if string_value(node) == local:
-            return True
-        if isinstance(node, cst.Name) and node.value == local:
-            place = tree.place(node)
-            imported = isinstance(place.parent, (cst.ImportAlias, cst.ImportFrom, cst.AsName))
-            if place.field not in {"attr", "keyword"} and not imported:
+    statements = tree.within(tree.module, (cst.Import, cst.ImportFrom))
+    importing = {id(node) for statement in statements for node in walk(statement)}
+    for node in tree.within(tree.module, (cst.Name, cst.SimpleString)):
+        if isinstance(node, cst.Name) and node.value == local and id(node) not in importing:
+            if tree.place(node).field not in {"attr", "keyword"}:
                 return True
+        elif string_value(node) == local:
+            return True
     return False
 
 

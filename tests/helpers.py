@@ -62,15 +62,18 @@ def make_rule(rule_id: str = "a-rule", **keys: object) -> Rule:
 
 
 def replacing(pattern: str, fix: str, **keys: object) -> Rule:
-    """A rule of one replacement; ``names`` goes to the rule, other keys to the edit."""
-    top = {key: keys.pop(key) for key in ("names", "imports") if key in keys}
-    return make_rule(edit=[{"pattern": pattern, "fix": fix, **keys}], **top)
+    """A rule of one replacement; ``names`` and ``imports`` go to the rule, other keys to the edit."""
+    return _one_edit({"pattern": pattern, "fix": fix, **keys})
 
 
 def inserting(text: str, **keys: object) -> Rule:
     """A rule of one insertion, ``before`` or ``after`` its anchor."""
-    top = {key: keys.pop(key) for key in ("names", "imports") if key in keys}
-    return make_rule(edit=[{"insert": text, **keys}], **top)
+    return _one_edit({"insert": text, **keys})
+
+
+def _one_edit(keys: dict[str, object]) -> Rule:
+    names, imports = keys.pop("names", []), keys.pop("imports", [])
+    return make_rule(edit=[keys], names=names, imports=imports)
 
 
 def importing(**keys: object) -> Rule:

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -236,18 +237,23 @@ def every_call(trial: Trial, folder: Path) -> Iterator[tuple[int, str | None]]:
     log = folder / "strace"
     trial.reset()
     _strace(trial, log, [])
-    calls = len(re.findall(r"^\d+ +\w+\(", log.read_text(), re.MULTILINE))
-    first = _calls_before_lock(log.read_text())
-    for number in range(first, calls + 1):
+    for number, (call, count) in enumerate(_calls_from_lock(log.read_text()), 1):
         trial.reset()
-        killed = _strace(trial, log, [f"--inject={CALLS}:signal=KILL:when={number}"]) == -signal.SIGKILL
+        killed = _strace(trial, log, [f"--inject={call}:signal=KILL:when={count}"]) == -signal.SIGKILL
         torn = trial.torn()
-        yield number, f"{torn=} {killed=}" if torn or not killed else _wrong_after_healing(trial)
+        yield number, f"{call=} {count=} {torn=} {killed=}" if torn or not killed else _wrong_after_healing(trial)
 
 
-def _calls_before_lock(log: str) -> int:
-    calls = re.findall(r"^\d+ +\w+\(.*", log, re.MULTILINE)
-    return next(number for number, call in enumerate(calls, 1) if journal.LOCK in call)
+def _calls_from_lock(log: str) -> list[tuple[str, int]]:
+    """Read (name, how many of that name so far, which is what strace counts) from the lock file's opening on."""
+    counts: Counter[str] = Counter()
+    calls = []
+    for line in log.splitlines():
+        if match := re.match(r"\d+ +(\w+)\(", line):
+            counts[match[1]] += 1
+            calls.append((match[1], counts[match[1]], journal.LOCK in line))
+    locks = [number for number, (_, _, lock) in enumerate(calls) if lock]
+    return [(name, count) for name, count, _ in calls[locks[0] : locks[-1] + 2]]  # the last: unlink, close
 
 
 def _strace(trial: Trial, log: Path, inject: list[str]) -> int:

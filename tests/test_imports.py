@@ -124,7 +124,6 @@ def test_a_name_that_is_in_use_or_another_is_not_removed(source: str) -> None:
     ("source", "expected"),
     [
         ("from vllm.b import m\nx = 1\n", "x = 1\n"),
-        ("from vllm.b import m\n", ""),
         ("from vllm.b import m as n\nm(n=1)\nx.n\n", "m(n=1)\nx.n\n"),
         ("from vllm.b import a, m\na\n", "from vllm.b import a\na\n"),
         ("from vllm.b import m, z\nz\n", "from vllm.b import z\nz\n"),

@@ -89,6 +89,18 @@ FAMILIES = {
     ),
     "olmo2": ("Olmo2ForCausalLM", {}),
     "phi3": ("Phi3ForCausalLM", {"sliding_window": None}),
+    # Attention and Mamba layers by turns.
+    "bamba": (
+        "BambaForCausalLM",
+        {
+            "attn_layer_indices": [1, 4],
+            "mamba_n_heads": 8,
+            "mamba_d_head": 32,
+            "mamba_d_state": 32,
+            "mamba_n_groups": 1,
+            "mamba_chunk_size": 16,
+        },
+    ),
     "deepseek_v2": ("DeepseekV2ForCausalLM", {**LATENT, "topk_method": "greedy", "n_group": 1, "topk_group": 1}),
     "deepseek_v3": (
         "DeepseekV3ForCausalLM",
