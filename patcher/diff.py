@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from patcher.errors import RuleError
@@ -68,11 +68,17 @@ def changes(data: bytes, where: str) -> dict[str, list[Change]]:
         raise RuleError("a reviewed diff has no change in it", where=where)
     if len({file.path for file in patch}) < len(patch):
         raise RuleError("a reviewed diff speaks of one file twice", where=where)
-    return {file.path: [_change(line) for hunk in file for line in hunk if line.line_type != " "] for file in patch}
+    return {file.path: [change for hunk in file for change in _changes_of(hunk)] for file in patch}
 
 
-def _change(line: Line) -> Change:
-    return line.line_type, line.source_line_no, line.target_line_no, line.value
+def _changes_of(hunk: Iterable[Line]) -> Iterator[Change]:
+    """The lines that change; a mark that the file does not end with a newline belongs to the line before it."""
+    before = " "
+    for line in hunk:
+        kind = before if line.line_type == "\\" else line.line_type
+        if kind != " ":
+            yield line.line_type, line.source_line_no, line.target_line_no, line.value
+        before = kind
 
 
 def same(one: bytes, other: bytes, where: str) -> bool:

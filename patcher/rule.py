@@ -29,6 +29,7 @@ __all__ = [
 
 MAX_BYTES = 64 * 1024  # a rule is read by people; a larger file is a mistake
 MAX_RULES = 500
+MAX_DOTS = 200  # in a line: the time that tomllib takes for a dotted key grows with the square of its length
 
 
 def default_folder() -> Path:
@@ -68,6 +69,8 @@ def load(path: Path) -> Rule:
 
 def parse(data: bytes, rule_id: str, where: str) -> Rule:
     """A rule from the bytes of its file."""
+    if max(line.count(b".") for line in data.split(b"\n")) > MAX_DOTS:
+        raise RuleError("a rule file does not load", where=where, rule=rule_id, found="a line has too many dots")
     try:
         table = tomllib.loads(data.decode())
         body = msgspec.convert({**table}, RuleFile)

@@ -47,6 +47,8 @@ class Symptom:
     batches: tuple[str, ...] = ("one",)
 
 
+NO_HASHES = r"prefix-caching/mixed error .*AssertionError"
+
 # The cascade: what 0.3.0 shows on 0.16.0 as one break after the other is mended, in that order.
 CASCADE = (
     Symptom("scheduler-config-encoder-decoder", r"ValidationError.*SchedulerConfig|is_encoder_decoder"),
@@ -60,24 +62,23 @@ CASCADE = (
 )
 OTHERS = (
     Symptom("two-phase-step", r"sample_tokens\(\) must be called", batches=("mixed", "again")),
-    Symptom(
-        "request-block-hasher", r"prefix-caching/mixed error AssertionError",
-        sessions=("prefix-caching",), batches=("mixed",),
-    ),
-    Symptom(
-        "block-hasher", r"prefix-caching/mixed error AssertionError", sessions=("prefix-caching",), batches=("mixed",)
-    ),
+    Symptom("request-block-hasher", NO_HASHES, sessions=("prefix-caching",), batches=("mixed",)),
+    Symptom("block-hasher", NO_HASHES, sessions=("prefix-caching",), batches=("mixed",)),
     Symptom("none-hash-once", r"twin-second/hash-seed wrong NONE_HASH changed", sessions=("twin",), batches=("mixed",)),
     Symptom("layer-order", r"order/mixed wrong", sessions=("order",), batches=("mixed",)),
     Symptom("eagle3-gate", r"does not support hidden state extraction", family="deepseek_v2"),
     Symptom("base-model", r"AttributeError: .*has no attribute 'model'", family="kimi_k25"),
     Symptom("max-batched-tokens", r"chunked/start skipped", sessions=("chunked",), batches=("mixed",)),
     Symptom("request-eos-token", r"TypeError: .*eos_token_id", speculators="0.4.0.1", vllm="0.20.2"),
-    Symptom("hash-function-module", r"No module named 'vllm.utils.hashing'", speculators="0.4.0.1", vllm="0.11.0.post2"),
-    Symptom("scheduler-defaults", r"chunked/mixed error", vllm="0.11.0.post2", sessions=("chunked",), batches=("mixed",)),
+    Symptom(
+        "hash-function-module", r"No module named 'vllm.utils.hashing'", speculators="0.4.0.1", vllm="0.11.0.post2"
+    ),
+    Symptom(
+        "scheduler-defaults", r"chunked/mixed error", vllm="0.11.0.post2", sessions=("chunked",), batches=("mixed",)
+    ),
     Symptom("pydantic-torch", r"name 'torch' is not defined", vllm="0.32.0"),
     Symptom("kv-cache-layout", r"ValueError.*layout", vllm="0.32.0"),
-)  # fmt: skip
+)
 SYMPTOMS = {symptom.rule: symptom for symptom in (*CASCADE, *OTHERS)}
 
 

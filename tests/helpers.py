@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -56,7 +57,7 @@ def rule_text(**keys: object) -> bytes:
     return "\n".join(f"{key} = {toml(value)}" for key, value in table.items()).encode()
 
 
-def make_rule(rule_id: str = "a-rule", **keys: object) -> Rule:
+def make_rule(rule_id: str = "a-rule", /, **keys: object) -> Rule:
     """A rule loaded from a file of these keys, so that all checks of a real one apply."""
     return rule.parse(rule_text(**keys), rule_id, f"{rule_id}.toml")
 
@@ -100,7 +101,9 @@ def check_transformed(
 ) -> None:
     """The source becomes the expected text, which stays as it is, and which the diff turns back into the source."""
     source, expected = (text.encode() if isinstance(text, str) else text for text in (source, expected))
-    ast.parse(expected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ast.parse(expected)
     assert source != expected, "use check_noop"
     made = planned(source, rules, facts)
     assert [str(found) for found in made.drifts] == []

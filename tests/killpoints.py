@@ -12,6 +12,7 @@ import argparse
 import errno
 import itertools
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -257,15 +258,18 @@ def _calls_from_lock(log: str) -> list[tuple[str, int]]:
 
 
 def _strace(trial: Trial, log: Path, inject: list[str]) -> int:
-    code = f"from tests.killpoints import one; one({str(trial.install.root)!r}, {trial.action!r})"
-    command = ["strace", "-f", "-o", str(log), f"--trace={CALLS}", *inject, sys.executable, "-c", code]
+    # The target is handed over: asking the interpreter for it is a second process, with counts of its own.
+    kept = log.with_name("target")
+    kept.write_bytes(pickle.dumps((trial.install, trial.target, trial.action)))
+    code = f"from tests.killpoints import one; one({str(kept)!r})"
+    command = ["strace", "-f", "-o", str(log), f"--trace={CALLS}", *inject, sys.executable, "-B", "-c", code]
     return subprocess.run(command, cwd=Path(__file__).parents[1], check=False, capture_output=True).returncode
 
 
-def one(root: str, action: Action) -> None:
+def one(kept: str) -> None:
     """Run one action on an environment; what strace starts."""
-    install = Install(Path(root), Path(root) / "bin/python", next(Path(root).glob("lib/python*/site-packages")))
-    Trial(install, install.target(), action, Path(root), {}, {}).act()
+    install, target, action = pickle.loads(Path(kept).read_bytes())  # noqa: S301 - written by the function above
+    Trial(install, target, action, Path(kept), {}, {}).act()
 
 
 def main() -> int:

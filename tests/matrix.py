@@ -1,0 +1,149 @@
+"""The real matrix: every vLLM with a CPU build, every release of speculators, one real extraction each.
+
+    python -m tests.matrix                     all cells that golden/matrix.json does not have yet
+    python -m tests.matrix 0.16.0 0.32.0       only these releases of vLLM
+    python -m tests.matrix --again             also those that it has
+    python -m tests.matrix --table             print the table of the record, as the README shows it
+
+For each vLLM one environment is made, used for the three releases of speculators in turn, and deleted: apply, verify,
+revert. Each cell is written as soon as it is known, so an interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from patcher import environment, record
+from patcher.errors import PatchError
+from patcher.verify import Report, verify
+from tests.ablation import written
+from tests.releases import SPECULATORS_RELEASES, VLLM_RELEASES
+
+RECORD = Path(__file__).resolve().parent.parent / "golden" / "matrix.json"
+WITHOUT_CPU_BUILD = {"0.33.0"}
+# The plain builds of these do not recognise themselves as builds for the CPU.
+BUILDS = {"0.11.0": "0.11.0.post2", "0.11.1": "0.11.1.post2", "0.11.2": "0.11.2.post2", "0.12.0": "0.12.0.post2"}
+SESSIONS = ("default", "order", "chunked", "prefix-caching")
+_lock = threading.Lock()
+
+Cell = dict[str, Any]
+
+
+def run(versions: Sequence[str], *, again: bool) -> int:
+    """Fill the cells; how many of them are not right."""
+    wanted = [version for version in versions if again or _missing(version)]
+    workers = max(1, (os.cpu_count() or 2) // 2)
+    with ThreadPoolExecutor(workers) as pool:
+        bad = sum(pool.map(lambda version: _column(version, again=again), wanted))
+    print(table())
+    return bad
+
+
+def _missing(vllm: str) -> list[str]:
+    cells = load()
+    return [release for release in SPECULATORS_RELEASES if f"{release} on {vllm}" not in cells]
+
+
+def _column(vllm: str, *, again: bool) -> int:
+    """One vLLM under every release of speculators that is asked for."""
+    releases = list(SPECULATORS_RELEASES) if again else _missing(vllm)
+    bad = 0
+    with tempfile.TemporaryDirectory(prefix="speculators-patch-matrix-") as scratch:
+        for release in releases:
+            try:
+                cell = _cell(Path(scratch) / "env", vllm, release)
+            except (PatchError, subprocess.CalledProcessError) as error:
+                cell = {"verdict": "failed", "why": str(error)[:2000]}
+            keep(f"{release} on {vllm}", cell)
+            bad += cell["verdict"] != "right"
+            shutil.rmtree(Path(scratch) / "env", ignore_errors=True)  # the next is made out of uv's cache in seconds
+    return bad
+
+
+def _cell(folder: Path, vllm: str, speculators: str) -> Cell:
+    began = time.monotonic()
+    build = BUILDS.get(vllm, vllm)
+    interpreter = environment.make(folder, vllm=build, speculators=speculators, python=None, progress=lambda _: None)
+    with written(interpreter, ()) as prepared:
+        applied = sorted(outcome.rule.id for outcome in prepared.plan.outcomes if outcome.state == "applies")
+        findings = [str(finding) for finding in prepared.findings]
+        report = verify(interpreter, sessions=SESSIONS, time_limit=900)
+    restored = set(record.pristine(prepared.target).values()) == {True}
+    right = report.passed and restored and not findings
+    return {
+        "verdict": "right" if right else "wrong",
+        "versions": report.versions,
+        "python": report.python,
+        "rules": applied,
+        "findings": findings,
+        "restored": restored,
+        "worst": max((row.worst or 0.0 for row in report.rows), default=None),
+        "batches": {row.name: _batch(report, row.name) for row in report.rows},
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def _batch(report: Report, name: str) -> str:
+    row = next(row for row in report.rows if row.name == name)
+    worst = "" if row.worst is None else f" {row.worst:.4f}"
+    return f"{row.verdict}{worst}" + (f" {row.remark[:300]}" if row.verdict != "right" and row.remark else "")
+
+
+def load() -> dict[str, Cell]:
+    """The record: pair -> cell."""
+    return dict(json.loads(RECORD.read_text(encoding="utf-8"))) if RECORD.is_file() else {}
+
+
+def keep(name: str, cell: Cell) -> None:
+    """Put a cell into the record."""
+    print(f"{name}: {cell['verdict']} {cell.get('worst', '')} {cell.get('seconds', '')} s", flush=True)
+    with _lock:
+        cells = {**load(), name: cell}
+        RECORD.write_text(json.dumps(cells, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def table() -> str:
+    """The record for the README: one line a vLLM, the worst row's relative error or the verdict."""
+    cells = load()
+    lines = ["| vLLM | " + " | ".join(SPECULATORS_RELEASES) + " |", "|---" * (1 + len(SPECULATORS_RELEASES)) + "|"]
+    for vllm in VLLM_RELEASES:
+        shown = [_shown(cells.get(f"{release} on {vllm}")) for release in SPECULATORS_RELEASES]
+        if set(shown) != {"not run"}:
+            lines.append(f"| {vllm} | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
+def _shown(cell: Cell | None) -> str:
+    if cell is None:
+        return "not run"
+    return f"right, {cell['worst']:.2%}" if cell["verdict"] == "right" else str(cell["verdict"])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(description="The real matrix of vLLM and speculators releases.")
+    parser.add_argument("versions", nargs="*", help="releases of vLLM; all by default")
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.table:
+        print(table())
+        return 0
+    chosen = options.versions or [version for version in VLLM_RELEASES if version not in WITHOUT_CPU_BUILD]
+    return 1 if run(chosen, again=options.again) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
