@@ -89,7 +89,7 @@ def encodings(draw: st.DrawFn, text: str) -> bytes:
         text = text.replace("\n", "\r\n")
     kind = draw(st.sampled_from(["plain", "bom", "latin-1"]))
     if kind == "latin-1":
-        return b"# coding: latin-1\n# \xe9\n" + text.encode()
+        return b"# coding: latin-1\n# \xe9\n".replace(b"\n", b"\r\n" if "\r\n" in text else b"\n") + text.encode()
     return (b"\xef\xbb\xbf" if kind == "bom" else b"") + text.encode()
 
 
@@ -139,25 +139,25 @@ def check(call: Call, rule: Rule, expected: list[str], lost: int) -> None:
     assert sum(gone.values()) <= lost
     assert all("own" not in text for text in gone)
     assert comments(after) - comments(call.data) == Counter()
-    assert after.count(b"\r\n") == after.count(b"\n") or b"\r\n" not in call.data or b"coding" in call.data
+    assert after.count(b"\r\n") == after.count(b"\n") or b"\r\n" not in call.data
     check_noop(after, rule)
     check_reversible(made)
 
 
-@settings(max_examples=400, deadline=5000)
+@settings(max_examples=200, deadline=5000)
 @given(calls(with_x=False))
 def test_adding(call: Call) -> None:
     check(call, ADD, [*map(plain, call.args), "x=f(1)"], lost=0)
 
 
-@settings(max_examples=400, deadline=5000)
+@settings(max_examples=200, deadline=5000)
 @given(calls(with_x=True))
 def test_removing(call: Call) -> None:
     # The comments beside the argument itself go with it; one on a line of its own never does.
     check(call, DROP, [plain(arg) for arg in call.args if not arg.startswith("x=")], lost=2)
 
 
-@settings(max_examples=400, deadline=5000)
+@settings(max_examples=200, deadline=5000)
 @given(calls(with_x=True))
 def test_replacing(call: Call) -> None:
     check(call, SET, ["x=f(1)" if arg.startswith("x=") else plain(arg) for arg in call.args], lost=0)
@@ -194,7 +194,7 @@ LINES = [
 ]
 
 
-@settings(max_examples=300, deadline=5000)
+@settings(max_examples=200, deadline=5000)
 @given(
     st.lists(st.sampled_from(LINES), max_size=4), st.lists(st.sampled_from(LINES), max_size=4), st.booleans(), st.data()
 )

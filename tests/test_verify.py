@@ -163,6 +163,24 @@ def test_a_whole_report_of_a_run_that_crashed_at_its_end_fails(payload: Callable
     assert report.table().endswith("failed: the check ended with exit status 7")
 
 
+def test_a_failed_check_tells_the_errors_of_its_workers(payload: Callable[[str], None]) -> None:
+    payload(f"""
+        print("(Worker pid=7) ERROR 11-29 [multiproc_executor.py:772] WorkerProc failed to start.")
+        print("(Worker pid=7) ERROR 11-29 [multiproc_executor.py:772] ValueError: To serve at least one request, more")
+        print("[rank0]: RuntimeError: Unsupported CPU attention configuration: head_dim=64")
+        print("WARNING 11-29 [config.py:1] an ImportError: was seen: and ignored")
+        print("[rank0]: RuntimeError: Unsupported CPU attention configuration: head_dim=64")
+        out.write_text({report_text(finished=False, rows=[ROW])})
+        sys.exit(1)
+    """)
+    report = verify(Path(sys.executable))
+    assert report.causes == (
+        "ValueError: To serve at least one request, more",
+        "RuntimeError: Unsupported CPU attention configuration: head_dim=64",
+    )
+    assert report.table().endswith("printed by a process of the check: " + report.causes[-1])
+
+
 def test_no_report_is_an_error_with_the_last_lines(payload: Callable[[str], None]) -> None:
     payload('raise SystemExit("No module named torch")')
     with pytest.raises(ProofError) as caught:

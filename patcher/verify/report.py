@@ -76,6 +76,8 @@ class Report(msgspec.Struct, frozen=True):
     multiproc_method: str | None = None
     # Why there are no more rows: the time limit, or a script of the payload that ended early.
     stopped: str | None = None
+    # The last errors that the processes of the check printed: a worker's own error stands nowhere else.
+    causes: tuple[str, ...] = ()
     log_tail: str = ""
 
     @property
@@ -114,7 +116,9 @@ class Report(msgspec.Struct, frozen=True):
             return "passed"
         bad = sum(row.verdict not in GOOD for row in self.rows)
         why = self.stopped or f"{bad} of {len(self.rows)} rows are not right"
-        return f"failed: {why}"
+        return "\n".join(
+            [f"failed: {why}", *(f"  printed by a process of the check: {cause}" for cause in self.causes)]
+        )
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 PAYLOAD = Path(__file__).parent / "payload"
 PREFIX = "verify: "
+# The last line of a traceback, alone or behind the head of a line of vLLM's log.
+ERROR_LINE = re.compile(r"(?:^|\] |: )((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:: .*)?)$")
+MOST_CAUSES = 3
 
 # Where Linux distributions put gperftools' allocator.
 _TCMALLOC = (
@@ -76,17 +80,29 @@ def verify(
             *(("--batches", ",".join(batches)) if batches is not None else ()),
             *(("--lend-memory",) if lend_memory else ()),
         ]
-        ended = _run(command, interpreter, work, time_limit, progress)
-        return _read(out, ended, time_limit)
+        causes: list[str] = []
+        ended = _run(command, interpreter, work, time_limit, _listener(progress, causes))
+        report = _read(out, ended, time_limit)
+        # The last one of each kind: a worker's error is told again by everyone who waits for it.
+        return msgspec.structs.replace(report, causes=tuple(dict.fromkeys(causes))[-MOST_CAUSES:])
 
 
-def _run(
-    command: list[str | Path], interpreter: Path, work: Path, time_limit: float, progress: Callable[[str], None]
-) -> process.Ended:
+def _listener(progress: Callable[[str], None], causes: list[str]) -> Callable[[str], None]:
+    """Passes the payload's own lines on, and keeps the errors that processes under it print: workers tell theirs
+    in vLLM's log only."""
+
     def line(text: str) -> None:
         if text.startswith(PREFIX):
             progress(text.removeprefix(PREFIX))
+        elif found := ERROR_LINE.search(text):
+            causes.append(found[1].strip()[:300])
 
+    return line
+
+
+def _run(
+    command: list[str | Path], interpreter: Path, work: Path, time_limit: float, line: Callable[[str], None]
+) -> process.Ended:
     try:
         return process.run(
             command, environment=environment(interpreter, work), folder=work, time_limit=time_limit, line=line

@@ -1,0 +1,311 @@
+"""The rules of this checkout on the released files: in any order, whatever the layout, and never silently less."""
+
+from __future__ import annotations
+
+import ast
+import random
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import libcst as cst
+import pytest
+
+from patcher import diff, edit, plan, rule
+from patcher.drift import Drift
+from patcher.pattern import Match, compile_pattern, find
+from patcher.plan import Plan
+from patcher.rule import Edit, Rule
+from patcher.syntax import Tree, find_scope
+from tests import golden
+from tests.helpers import check_reversible
+from tests.layouts import alias, aliased, relaid, shuffled
+
+PAIRS = [("0.3.0", "0.16.0"), ("0.4.0.1", "0.16.0"), ("0.3.0", "0.11.0"), ("0.4.0.1", "0.32.0")]
+RULES = golden.rules()
+IDS = [known.id for known in RULES]
+
+pair = pytest.mark.parametrize(("speculators", "vllm"), PAIRS, ids=["-on-".join(names) for names in PAIRS])
+Files = Mapping[str, bytes]
+
+
+def made(files: Files, vllm: str, rules: tuple[Rule, ...] = RULES) -> Plan:
+    return plan.make(files, rules, golden.facts(vllm))
+
+
+def meaning(files: Files) -> dict[str, str]:
+    return {name: ast.dump(_sorted(ast.parse(data))) for name, data in files.items()}
+
+
+def _sorted(module: ast.Module) -> ast.Module:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call):
+            node.keywords.sort(key=lambda keyword: keyword.arg or "")
+    return module
+
+
+@pair
+def test_the_plan_is_whole_and_settled(speculators: str, vllm: str) -> None:
+    first = made(golden.originals(speculators), vllm)
+    assert first.drifts == ()
+    assert first.changed
+    again = made(first.after, vllm)
+    assert again.after == first.after
+    assert {outcome.state for outcome in again.outcomes} <= {plan.SATISFIED, plan.NOT_NEEDED, plan.ADVICE}
+    check_reversible(first)
+
+
+@pair
+def test_any_order_gives_the_same_bytes(speculators: str, vllm: str) -> None:
+    files = golden.originals(speculators)
+    expected = made(files, vllm).after
+    rng = random.Random(1)
+    orders = {tuple(known.id for known in _any_order(rng)) for _ in range(12)}
+    assert len(orders) == 12
+    known = {each.id: each for each in RULES}
+    for order in orders:
+        found = made(files, vllm, tuple(known[name] for name in order))
+        assert found.drifts == (), order
+        assert found.after == expected, order
+
+
+def _any_order(rng: random.Random) -> Iterator[Rule]:
+    """The rules in an order drawn from all that respect ``after`` and ``needs``."""
+    waiting = list(RULES)
+    done: set[str] = set()
+    while waiting:
+        ready = [known for known in waiting if {*known.after, *known.needs} <= done]
+        chosen = rng.choice(ready)
+        waiting.remove(chosen)
+        done.add(chosen.id)
+        yield chosen
+
+
+@pair
+@pytest.mark.parametrize("seed", range(4))
+def test_the_layout_of_calls_does_not_matter(speculators: str, vllm: str, seed: int) -> None:
+    files = golden.originals(speculators)
+    expected = meaning(made(files, vllm).after)
+    rng = random.Random(seed)
+    changed = {name: relaid(data, rng) for name, data in files.items()}
+    assert changed != files
+    found = made(changed, vllm)
+    assert [str(each) for each in found.drifts] == []
+    assert meaning(found.after) == expected
+    check_reversible(found)
+
+
+@pair
+def test_the_order_of_keywords_does_not_matter(speculators: str, vllm: str) -> None:
+    """Except where a rule replaces code that it knows by its digest: then it says so."""
+    files = golden.originals(speculators)
+    expected = made(files, vllm)
+    for seed in range(4):
+        changed = {name: shuffled(data, random.Random(seed)) for name, data in files.items()}
+        assert meaning(changed) == meaning(files)
+        found = made(changed, vllm)
+        unknown = [each for each in found.drifts if "is not the code that the rule knows" not in each.what]
+        assert [str(each) for each in unknown] == []
+        if not found.drifts:
+            assert meaning(found.after) == meaning(expected.after)
+
+
+@pair
+def test_aliases_do_not_matter(speculators: str, vllm: str) -> None:
+    """For each name that a rule declares: that rule, and what it needs, find it under another name."""
+    files = golden.originals(speculators)
+    tried = 0
+    for known in RULES:
+        for dotted in known.names:
+            name = dotted.rpartition(".")[2]
+            changed = {path: aliased(data, [name]) for path, data in files.items()}
+            if changed == files or not any(alias(name).encode() in data for data in changed.values()):
+                continue
+            rules = rule.select(RULES, [known.id], [])
+            found, expected = made(changed, vllm, rules), made(files, vllm, rules)
+            assert [str(each) for each in found.drifts] == []
+            back = {
+                path: data.replace(f"{name} as {alias(name)}".encode(), name.encode())
+                for path, data in found.after.items()
+            }
+            back = {path: data.replace(alias(name).encode(), name.encode()) for path, data in back.items()}
+            assert back == expected.after
+            tried += 1
+    assert tried > 3
+
+
+@pair
+@pytest.mark.parametrize("kind", ["crlf", "bom", "no-newline", "tabs"])
+def test_the_bytes_of_the_file_do_not_matter(speculators: str, vllm: str, kind: str) -> None:
+    def other(data: bytes) -> bytes:
+        match kind:
+            case "crlf":
+                return data.replace(b"\n", b"\r\n")
+            case "bom":
+                return b"\xef\xbb\xbf" + data
+            case "no-newline":
+                return data.rstrip(b"\n")
+            case _:
+                return b"\n".join(_tabbed(line) for line in data.split(b"\n"))
+
+    files = golden.originals(speculators)
+    found = made({name: other(data) for name, data in files.items()}, vllm)
+    expected = made(files, vllm)
+    assert [str(each) for each in found.drifts] == []
+    check_reversible(found)
+    if kind == "tabs":  # what is new inside brackets is indented as the rule has it
+        assert meaning(found.after) == meaning({name: other(data) for name, data in expected.after.items()})
+    else:
+        assert found.after == {name: other(data) for name, data in expected.after.items()}
+
+
+def _tabbed(line: bytes) -> bytes:
+    spaces = len(line) - len(line.lstrip(b" "))
+    return b"\t" * (spaces // 4) + b" " * (spaces % 4) + line[spaces:]
+
+
+@pair
+def test_a_comment_on_a_line_that_stays_survives(speculators: str, vllm: str) -> None:
+    """A comment put on any one line that the plan leaves alone is there afterwards, with the rest of its line."""
+    files = golden.originals(speculators)
+    expected = made(files, vllm)
+    lost = []
+    for name in expected.changed:
+        for number in _untouched(files[name], expected.after[name]):
+            line = files[name].split(b"\n")[number] + b"  # kept"
+            found = made({**files, name: _with_line(files[name], number, line)}, vllm)
+            if found.drifts or line not in found.after[name].split(b"\n"):
+                lost.append(f"{name}:{number + 1}: {line.decode()}")
+    assert lost == []
+
+
+def _untouched(before: bytes, after: bytes) -> list[int]:
+    """Some lines, from 0, that a comment may end, with the plan leaving them and their neighbours as they are."""
+    import difflib
+
+    old, new = before.split(b"\n"), after.split(b"\n")
+    same = {
+        i + k
+        for i, _, size in difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+        for k in range(size)
+    }
+    calm = [i for i in range(1, len(old) - 1) if {i - 1, i, i + 1} <= same]
+    free = [i for i in calm if _takes_comment(before, i)]
+    return random.Random(2).sample(free, min(len(free), 12))
+
+
+def _takes_comment(data: bytes, number: int) -> bool:
+    line = data.split(b"\n")[number]
+    if not line.strip() or line.endswith(b"\\") or b"#" in line:
+        return False
+    changed = _with_line(data, number, line + b"  # kept")
+    return ast.dump(ast.parse(changed)) == ast.dump(ast.parse(data))
+
+
+def _with_line(data: bytes, number: int, line: bytes) -> bytes:
+    lines = data.split(b"\n")
+    lines[number] = line
+    return b"\n".join(lines)
+
+
+@pair
+def test_the_tools_of_the_trade_take_the_diff_back(tmp_path: Path, speculators: str, vllm: str) -> None:
+    found = made(golden.originals(speculators), vllm)
+    (tmp_path / "the.diff").write_bytes(diff.unified(found.before, found.after))
+    for command in (["git", "apply", "-R", "-p1", "the.diff"], ["patch", "-R", "-p1", "-s", "-i", "the.diff"]):
+        for name, data in found.after.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes(data)
+        subprocess.run(command, cwd=tmp_path, check=True)
+        assert {name: (tmp_path / name).read_bytes() for name in found.before} == dict(found.before)
+
+
+# Drift: whatever a rule looks for, taken away, renamed or doubled, is told.
+
+
+@pair
+@pytest.mark.parametrize("known", RULES, ids=IDS)
+def test_a_construct_that_is_gone_renamed_or_double_is_told(known: Rule, speculators: str, vllm: str) -> None:
+    files = golden.originals(speculators)
+    rules = rule.select(RULES, [known.id], [])
+    healthy = made(files, vllm, rules)
+    silent = []
+    for part in known.edit:
+        name = part.file or known.file
+        if name not in files or not _is_wanted(part, known, vllm):
+            continue
+        for what, data in _mutants(files[name], part, known):
+            found = plan.make({**files, name: data}, rules, golden.facts(vllm))
+            if not found.drifts and not _equal_work(found, healthy, known):
+                silent.append(what)
+    assert silent == []
+
+
+def _is_wanted(part: Edit, known: Rule, vllm: str) -> bool:
+    from patcher.probe import holds
+
+    facts = golden.facts(vllm)
+    return holds(known.when, facts) and (part.when is None or holds(part.when, facts))
+
+
+def _equal_work(found: Plan, healthy: Plan, known: Rule) -> bool:
+    """Taking away a result that stood there makes a rule apply: that is more work, not less."""
+    state = {outcome.rule.id: outcome.state for outcome in found.outcomes}[known.id]
+    before = {outcome.rule.id: outcome.state for outcome in healthy.outcomes}[known.id]
+    return state == plan.APPLIES and before == plan.SATISFIED
+
+
+def _mutants(data: bytes, part: Edit, known: Rule) -> Iterator[tuple[str, bytes]]:
+    tree = Tree(cst.parse_module(data))
+    scope = tree.module if part.inside is None else find_scope(tree.module, part.inside)
+    if scope is None:
+        return
+    names = edit._names(known)
+    done, sites = edit._survey(tree, part, edit._cases(part), scope, names)
+    for match in [*done, *(match for _, match in sites)]:
+        yield from _mutants_of(tree, match)
+    if part.inside is not None:
+        renamed = tree.rebuilt(scope, "name", cst.Name(f"{scope.name.value}_2"))  # type: ignore[union-attr]
+        yield f"{part.inside} renamed", renamed.module.bytes
+        yield f"{part.inside} doubled", _doubled(tree, scope)
+
+
+def _mutants_of(tree: Tree, match: Match) -> Iterator[tuple[str, bytes]]:
+    first = tree.statement_of(match.nodes[0])
+    shown = tree.module.code_for_node(match.nodes[0]).strip().split("\n")[0]
+    place = tree.place(first)
+    body = list(getattr(place.parent, place.field))
+    rest = [node for node in body if node is not first] or [cst.parse_statement("pass")]
+    gone = tree.rebuilt(place.parent, place.field, rest).module
+    yield f"{shown} deleted", gone.bytes
+    yield f"{shown} doubled", _doubled(tree, first)
+    for node in find(tree, compile_pattern("$F($$$)"), match.nodes[0])[:1]:
+        call = cst.ensure_type(node.nodes[0], cst.Call)
+        func = call.func
+        name = func.attr if isinstance(func, cst.Attribute) else func
+        if isinstance(name, cst.Name) and call is match.nodes[0]:
+            changed = name.with_changes(value=f"{name.value}_2")
+            parent, field = (func, "attr") if isinstance(func, cst.Attribute) else (call, "func")
+            yield f"{shown} renamed", tree.rebuilt(parent, field, changed).module.bytes
+
+
+def _doubled(tree: Tree, statement: cst.CSTNode) -> bytes:
+    place = tree.place(statement)
+    body = list(getattr(place.parent, place.field))
+    at = place.index or 0
+    return tree.rebuilt(
+        place.parent, place.field, [*body[: at + 1], statement.deep_clone(), *body[at + 1 :]]
+    ).module.bytes
+
+
+def test_drifts_have_their_lines() -> None:
+    """Renamed in the file, a call is found again as the nearest candidate, at its own line."""
+    files = dict(golden.originals("0.3.0"))
+    text = files[rule.GENERATOR].decode()
+    line = next(n for n, content in enumerate(text.split("\n"), 1) if "Scheduler(" in content)
+    files[rule.GENERATOR] = text.replace("self.scheduler = Scheduler(", "self.scheduler = Schedular(").encode()
+    found = made(files, "0.16.0")
+    reports = [each for each in found.drifts if each.rule == "scheduler-block-size"]
+    assert reports
+    assert any(candidate.startswith(f"{line}: Schedular(") for each in reports for candidate in each.candidates)
+    assert all(isinstance(each, Drift) for each in reports)
