@@ -71,7 +71,13 @@ FAMILIES = {
     "gemma": ("GemmaForCausalLM", {"tie_word_embeddings": True}),
     "gemma2": (
         "Gemma2ForCausalLM",
-        {"tie_word_embeddings": True, "query_pre_attn_scalar": 32, "sliding_window": 64},
+        # vLLM reads "hidden_act", transformers "hidden_activation"; the published models' files have both.
+        {
+            "tie_word_embeddings": True,
+            "query_pre_attn_scalar": 32,
+            "sliding_window": 64,
+            "hidden_act": "gelu_pytorch_tanh",
+        },
     ),
     "gemma3_text": (
         "Gemma3ForCausalLM",

@@ -62,6 +62,18 @@ class TinyProcessor(BaseImageProcessor):
         count = len(medias)
         return {"pixel_values": torch.zeros(16 * count, 3, 14, 14), "grid_thws": torch.tensor([[1, 4, 4]] * count)}
 """
+KIMI_MEDIA = {
+    "patch_size": 14,
+    "merge_kernel_size": 2,
+    "temporal_merge_kernel_size": 4,
+    "image_mean": [0.5, 0.5, 0.5],
+    "image_std": [0.5, 0.5, 0.5],
+    "in_patch_limit": 16,
+    "in_patch_limit_each_frame": 16,
+    "in_patch_limit_video": 64,
+    "patch_limit_on_one_side": 8,
+    "fixed_output_tokens": None,
+}
 
 
 def kimi(folder, config, save_text):
@@ -87,6 +99,8 @@ def kimi(folder, config, save_text):
     processor = {
         "image_processor_type": "TinyProcessor",
         "auto_map": {"AutoImageProcessor": "tiny_processor.TinyProcessor"},
+        # From 0.25 vLLM takes its own processor where numba is there, which wants these.
+        "media_proc_cfg": KIMI_MEDIA,
     }
     (folder / "preprocessor_config.json").write_text(json.dumps(processor))
     weights.update(_vision_weights(folder))
@@ -105,6 +119,7 @@ def _vision_weights(folder):
         max_model_len=64,
         enforce_eager=True,
         trust_remote_code=True,
+        skip_mm_profiling=True,
         gpu_memory_utilization=0.05 if families.has_gpu() else 0.3,
     )
     shapes = {}
