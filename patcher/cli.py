@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         # The reader of our output has gone; Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
-    except Exception as error:  # noqa: BLE001  a fault of ours; the user gets one line and we get the place
+    except Exception as error:
         if os.environ.get("SPECULATORS_PATCH_TRACEBACK"):
             raise
         code = _fail(_fault(error), FAULT)

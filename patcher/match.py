@@ -8,7 +8,7 @@ from typing import TypeAlias
 import libcst as cst
 
 from patcher.errors import RuleError
-from patcher.meaning import digest, is_absent, meaning_fields, string_value
+from patcher.meaning import digest, is_absent, is_node, meaning_fields, string_value
 from patcher.metavariable import RUN
 from patcher.syntax import dotted_text, qualified, same_name
 from patcher.template import one_name, run_name
@@ -51,13 +51,15 @@ class Matcher:
         text = string_value(wanted)
         if text is not None:
             return bound if string_value(node) == text else None
+        if type(wanted) is not type(node):
+            return None
         if isinstance(wanted, cst.Attribute) and isinstance(node, cst.Attribute):
             return self._match_attribute(wanted, node, bound)
         if isinstance(wanted, cst.Call) and isinstance(node, cst.Call):
             return self._match_call(wanted, node, bound)
         if isinstance(wanted, cst.Parameters) and isinstance(node, cst.Parameters):
             return self._match_parameters(wanted, node, bound)
-        return self._match_fields(wanted, node, bound) if type(wanted) is type(node) else None
+        return self._match_fields(wanted, node, bound)
 
     def is_declared(self, wanted: cst.CSTNode) -> bool:
         """Is it a name that the rule declares, which the file may spell another way?"""
@@ -99,8 +101,8 @@ class Matcher:
         return bound
 
     def _match_value(self, expected: object, actual: object, bound: Bindings) -> Bindings | None:
-        if isinstance(expected, cst.CSTNode):
-            return self.match(expected, actual, bound) if isinstance(actual, cst.CSTNode) else None
+        if is_node(expected):
+            return self.match(expected, actual, bound) if is_node(actual) else None
         if isinstance(expected, (list, tuple)):
             if not isinstance(actual, (list, tuple)):
                 return None

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
+from typing import TypeGuard
 
 import libcst as cst
 
@@ -32,9 +33,23 @@ def meaning_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     return tuple(n for n in names if n not in layout and not n.startswith("whitespace"))
 
 
+_NODE_KINDS: dict[type, bool] = {}
+
+
+def is_node(value: object) -> TypeGuard[cst.CSTNode]:
+    """Is it a LibCST node? Remembered for each class, because isinstance is slow for abstract ones."""
+    kind = type(value)
+    if kind not in _NODE_KINDS:
+        _NODE_KINDS[kind] = issubclass(kind, cst.CSTNode)
+    return _NODE_KINDS[kind]
+
+
 def is_absent(value: object) -> bool:
     """True for a field that holds nothing: None, a sentinel, an empty sequence."""
     return value is None or isinstance(value, cst.MaybeSentinel) or value in ((), [])
+
+
+_STRINGS = frozenset({cst.SimpleString, cst.ConcatenatedString})
 
 
 def string_value(node: object) -> str | bytes | None:
@@ -42,8 +57,8 @@ def string_value(node: object) -> str | bytes | None:
 
     The indentation of a string of several lines is layout, as in a docstring.
     """
-    if not isinstance(node, (cst.SimpleString, cst.ConcatenatedString)):
-        return None
+    if type(node) not in _STRINGS or not isinstance(node, (cst.SimpleString, cst.ConcatenatedString)):
+        return None  # asked of the class first, because isinstance is slow for abstract ones
     with warnings.catch_warnings():  # an unknown escape is the file's affair
         warnings.simplefilter("ignore")
         value = node.evaluated_value
@@ -59,7 +74,7 @@ def _spelled(value: object) -> str:
     text = string_value(value)
     if text is not None:
         return repr(text)
-    if isinstance(value, cst.CSTNode):
+    if is_node(value):
         parts = ((name, getattr(value, name)) for name in meaning_fields(type(value)))
         inner = ",".join(f"{name}={_spelled(part)}" for name, part in parts if not is_absent(part))
         return f"{type(value).__name__}({inner})"

@@ -6,11 +6,11 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeGuard, cast
+from typing import cast
 
 import libcst as cst
 
-from patcher.meaning import meaning_fields
+from patcher.meaning import is_node, meaning_fields
 from patcher.source import SourceProblem, parse_safely
 
 
@@ -59,7 +59,8 @@ class Tree:
             below = list(children(current))
             for child, field, position in below:
                 self._places[id(child)] = (current, field, position)
-            stack.extend([child for child, _, _ in reversed(below)])
+            below.reverse()
+            stack += [child for child, _, _ in below]
 
     @cached_property
     def _spans(self) -> Mapping[int, tuple[int, int]]:
@@ -127,21 +128,10 @@ def children(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, str, int | None]]
         value: object = getattr(node, name)
         if isinstance(value, (list, tuple)):
             for index, item in enumerate(value):
-                if _is_node(item):
+                if is_node(item):
                     yield item, name, index
-        elif _is_node(value):
+        elif is_node(value):
             yield value, name, None
-
-
-_NODE_KINDS: dict[type, bool] = {}
-
-
-def _is_node(value: object) -> TypeGuard[cst.CSTNode]:
-    """Is it a LibCST node? Remembered for each class, because isinstance is slow for abstract ones."""
-    kind = type(value)
-    if kind not in _NODE_KINDS:
-        _NODE_KINDS[kind] = issubclass(kind, cst.CSTNode)
-    return _NODE_KINDS[kind]
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -19,18 +19,18 @@ class Layout(cst.CSTTransformer):
         self._count = 0
         self._formatted = 0  # inside an f-string no line may break
 
-    def visit_FormattedString(self, node: cst.FormattedString) -> None:  # noqa: ARG002, N802
+    def visit_FormattedString(self, node: cst.FormattedString) -> None:  # noqa: N802
         self._formatted += 1
 
     def leave_FormattedString(  # noqa: N802
         self,
-        original_node: cst.FormattedString,  # noqa: ARG002
+        original_node: cst.FormattedString,
         updated_node: cst.FormattedString,
     ) -> cst.BaseExpression:
         self._formatted -= 1
         return updated_node
 
-    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: ARG002, N802
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         args = updated_node.args
         if self._formatted or not args or isinstance(args[0].value, cst.GeneratorExp) or self._rng.random() < 0.3:
             return updated_node
@@ -63,7 +63,7 @@ class Shuffle(cst.CSTTransformer):
         super().__init__()
         self._rng = rng
 
-    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: ARG002, N802
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         places = [i for i, arg in enumerate(updated_node.args) if arg.keyword is not None]
         order = self._rng.sample(places, len(places))
         args: list[cst.Arg] = list(updated_node.args)

@@ -60,8 +60,8 @@ def test_any_order_gives_the_same_bytes(speculators: str, vllm: str) -> None:
     files = golden.originals(speculators)
     expected = made(files, vllm).after
     rng = random.Random(1)
-    orders = {tuple(known.id for known in _any_order(rng)) for _ in range(12)}
-    assert len(orders) == 12
+    orders = {tuple(known.id for known in _any_order(rng)) for _ in range(8)}
+    assert len(orders) == 8
     known = {each.id: each for each in RULES}
     for order in orders:
         found = made(files, vllm, tuple(known[name] for name in order))
@@ -82,7 +82,7 @@ def _any_order(rng: random.Random) -> Iterator[Rule]:
 
 
 @pair
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_layout_of_calls_does_not_matter(speculators: str, vllm: str, seed: int) -> None:
     files = golden.originals(speculators)
     expected = meaning(made(files, vllm).after)
@@ -100,7 +100,7 @@ def test_the_order_of_keywords_does_not_matter(speculators: str, vllm: str) -> N
     """Except where a rule replaces code that it knows by its digest: then it says so."""
     files = golden.originals(speculators)
     expected = made(files, vllm)
-    for seed in range(4):
+    for seed in range(2):
         changed = {name: shuffled(data, random.Random(seed)) for name, data in files.items()}
         assert meaning(changed) == meaning(files)
         found = made(changed, vllm)
@@ -191,7 +191,7 @@ def _untouched(before: bytes, after: bytes) -> list[int]:
     }
     calm = [i for i in range(1, len(old) - 1) if {i - 1, i, i + 1} <= same]
     free = [i for i in calm if _takes_comment(before, i)]
-    return random.Random(2).sample(free, min(len(free), 12))
+    return random.Random(2).sample(free, min(len(free), 8))
 
 
 def _takes_comment(data: bytes, number: int) -> bool:

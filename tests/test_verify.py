@@ -301,6 +301,17 @@ def test_a_worker_that_outlives_its_leader_is_swept(tmp_path: Path) -> None:
     assert until(lambda: not alive(pid_in(seen)))
 
 
+def test_an_error_of_the_listener_ends_the_group_and_closes_the_pipes(tmp_path: Path) -> None:
+    def fails(_line: str) -> None:
+        raise OSError("closed output")
+
+    seen = tmp_path / "pid"
+    command = brood(seen, "print('a line', flush=True); time.sleep(600)")
+    with pytest.raises(OSError, match="closed output"):
+        process.run(command, environment=os.environ, folder=tmp_path, time_limit=60.0, line=fails)
+    assert until(lambda: not alive(pid_in(seen)))
+
+
 @contextlib.contextmanager
 def tool(tmp_path: Path, then: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """The tool in a process of its own, while its command runs: that process, and the number of a grandchild."""

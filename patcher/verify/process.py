@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # A worker that is told to end closes its shared memory; one that does not listen is killed.
 GRACE_SECONDS = 5.0
-TAIL_LINES = 60
+TAIL_LINES = 120
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -70,14 +70,16 @@ def _follow(child: subprocess.Popen[str], time_limit: float, line: Callable[[str
     reader.start()
     tail: collections.deque[str] = collections.deque(maxlen=TAIL_LINES)
     deadline = time.monotonic() + time_limit
-    while not (ended := _has_ended(child)) and time.monotonic() < deadline:
-        with contextlib.suppress(queue.Empty):
-            _pass_on(lines.get(timeout=0.2), tail, line)
-    end_group(child)
-    # The reader ends when the last process that holds the pipe is gone.
-    reader.join(timeout=GRACE_SECONDS)
-    if child.stdout is not None and not reader.is_alive():
-        child.stdout.close()
+    try:
+        while not (ended := _has_ended(child)) and time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):
+                _pass_on(lines.get(timeout=0.2), tail, line)
+    finally:
+        end_group(child)
+        # The reader ends when the last process that holds the pipe is gone.
+        reader.join(timeout=GRACE_SECONDS)
+        if child.stdout is not None and not reader.is_alive():
+            child.stdout.close()
     while not lines.empty():
         _pass_on(lines.get_nowait(), tail, line)
     return Ended(child.wait(), not ended, "\n".join(tail))

@@ -75,7 +75,8 @@ def fork(interpreter: Path, folder: Path, model: Path, *, mended: bool) -> Proof
     text = _run([interpreter, SCRIPTS / "import_first.py", model], overlay.environment(folder))
     if mended:
         return Proof("speculators imported first: workers start", "extracted [" in text, _line(text, "extracted ["))
-    return Proof("the same without the rule spawn-workers fails", FORKED in text, _line(text, FORKED))
+    said = FORKED if FORKED in text else _line(text, "extracted [")
+    return Proof("the same without the rule spawn-workers fails", FORKED in text, said)
 
 
 def ranks(interpreter: Path, folder: Path, model: Path, family: str, size: int) -> Proof:

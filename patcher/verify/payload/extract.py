@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import faulthandler
 import json
 import os
 import pathlib
@@ -92,6 +93,8 @@ def arguments():
 
 def main():
     options = arguments()
+    # What is told to end at a time limit shows where it was: after the last row, or deep in vLLM.
+    faulthandler.register(signal.SIGTERM, all_threads=True, chain=True)
     if options.end_with_parent:
         end_with_parent()
     prepare(options)

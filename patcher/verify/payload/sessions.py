@@ -65,6 +65,7 @@ def start(session, name, batch, layers, options, add):
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what the report is for
         add({**row, "seconds": time.monotonic() - began, "verdict": "error", "error": error_of(error)})
         shut_half_made(error)
+        let_go(error)
         return None
     add({**row, "seconds": time.monotonic() - began, "verdict": "right", **device.of(generator)})
     return generator
@@ -124,6 +125,7 @@ def run_batch(generator, session, name, batch, layers, states, options, *, loose
         # an answer is impossible, and an error is right.
         loud = session.prefix_caching and batch == "again"
         row.update(seconds=time.monotonic() - began, verdict="loud" if loud else "error", error=error_of(error))
+        let_go(error)
     return row
 
 
@@ -158,6 +160,15 @@ def error_of(error):
         "text": str(error) or repr(error),
         "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
     }
+
+
+def let_go(error):
+    """Cut what an error's frames hold.
+
+    They hold vLLM's queues in a cycle with the error, and ZeroMQ waits for ever when Python collects one
+    (zmq/sugar/context.py: the sockets of a context in a cycle are no longer found when it is destroyed).
+    """
+    traceback.clear_frames(error.__traceback__)
 
 
 def shut(generator):
