@@ -105,10 +105,16 @@ def _candidates(data: bytes, expected: str, inside: str | None) -> list[str]:
     for node in walk(scope or module):
         if type(node) is kind and id(node) in lines:
             text = _code(module, node)
-            likeness = difflib.SequenceMatcher(None, wanted, text).ratio()
-            scored.append((likeness, lines[id(node)], text))
+            scored.append((_likeness(wanted, text), lines[id(node)], text))
     best = sorted(scored, key=lambda item: (-item[0], item[1]))[:SHOWN]
     return [f"{line}: {text}" for likeness, line, text in best if likeness >= CLOSE]
+
+
+def _likeness(wanted: str, text: str) -> float:
+    """How like two pieces of code are, from 0 to 1: as a whole, or in what comes before their first bracket."""
+    heads = wanted.strip().partition("(")[0], text.partition("(")[0]
+    whole = difflib.SequenceMatcher(None, wanted, text).ratio()
+    return max(whole, 0.8 * difflib.SequenceMatcher(None, *heads).ratio())
 
 
 def _scopes(module: cst.Module, inside: str) -> list[str]:

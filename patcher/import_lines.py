@@ -21,10 +21,11 @@ def add_line(tree: Tree, text: str, module: str) -> Tree:
     """Sort a new import line in among those of its package, or put it in front of the first import of a later one."""
     lines = [(i, node) for i, node in enumerate(tree.module.body) if _import_key(node) != NO_IMPORT]
     key = _sort_key(text.split(maxsplit=1)[0], module)
-    at = next(
-        (i for i, node in lines if _import_key(node) > key),
-        lines[-1][0] + 1 if lines else _after_docstring(tree),
-    )
+    # After its smaller neighbour of the same block, if it has one: other code may stand before the larger one.
+    smaller = [i + 1 for i, node in lines if _import_key(node)[0] == key[0] and _import_key(node) < key]
+    larger = [i for i, node in lines if _import_key(node) > key]
+    last = lines[-1][0] + 1 if lines else _after_docstring(tree)
+    at = smaller[-1] if smaller else larger[0] if larger else last
     body = list(tree.module.body)
     fresh, following = _spaced(parse_template(text).body[0], key, body, at)
     body[at : at + 1] = [fresh, *following]

@@ -80,6 +80,12 @@ def test_an_added_module(source: str, expected: str) -> None:
     check_transformed(source, expected, importing(add=["os"]))
 
 
+def test_code_between_imports_stays_where_it_is() -> None:
+    source = "import os\n\nos.putenv('a', 'b')\n\nimport torch\n"
+    expected = source.replace("import os\n", "import os\nfrom traceback import print_exc\n")
+    check_transformed(source, expected, importing(add=["traceback.print_exc"]))
+
+
 def test_an_imported_module_is_not_added() -> None:
     check_noop("import os\n", importing(add=["os"]))
     check_noop("import os.path\n", importing(add=["os"]))
