@@ -11,7 +11,7 @@ import libcst as cst
 
 from patcher.errors import RuleError
 from patcher.fill import fill
-from patcher.keep import has_comment, keep, lead, set_apart
+from patcher.keep import has_comment, keep, lead, merged, set_apart
 from patcher.pattern import Match, Pattern
 from patcher.syntax import Tree
 
@@ -56,7 +56,7 @@ def _is_expression_line(node: cst.CSTNode) -> bool:
 def _replace_expression(tree: Tree, old: cst.CSTNode, new: cst.BaseExpression) -> Tree:
     parens = {"lpar": old.lpar, "rpar": old.rpar} if isinstance(old, cst.BaseExpression) and not new.lpar else {}
     place = tree.place(old)
-    node = new.with_changes(**parens) if parens else new
+    node = merged(new.with_changes(**parens) if parens else new, old)
     if place.index is None:
         return tree.rebuilt(place.parent, place.field, node)
     held = list(getattr(place.parent, place.field))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import difflib
+import inspect
 import random
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -38,9 +40,12 @@ def meaning(files: Files) -> dict[str, str]:
 
 
 def _sorted(module: ast.Module) -> ast.Module:
+    """The order of keywords and the indentation of docstrings do not count."""
     for node in ast.walk(module):
         if isinstance(node, ast.Call):
             node.keywords.sort(key=lambda keyword: keyword.arg or "")
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            node.value.value = inspect.cleandoc(node.value.value)
     return module
 
 
@@ -146,7 +151,7 @@ def test_the_bytes_of_the_file_do_not_matter(speculators: str, vllm: str, kind: 
             case "no-newline":
                 return data.rstrip(b"\n")
             case _:
-                return b"\n".join(_tabbed(line) for line in data.split(b"\n"))
+                return _tabbed(data)
 
     files = golden.originals(speculators)
     found = made({name: other(data) for name, data in files.items()}, vllm)
@@ -159,9 +164,8 @@ def test_the_bytes_of_the_file_do_not_matter(speculators: str, vllm: str, kind: 
         assert found.after == {name: other(data) for name, data in expected.after.items()}
 
 
-def _tabbed(line: bytes) -> bytes:
-    spaces = len(line) - len(line.lstrip(b" "))
-    return b"\t" * (spaces // 4) + b" " * (spaces % 4) + line[spaces:]
+def _tabbed(data: bytes) -> bytes:
+    return cst.parse_module(data).with_changes(default_indent="\t").bytes
 
 
 @pair
@@ -181,8 +185,6 @@ def test_a_comment_on_a_line_that_stays_survives(speculators: str, vllm: str) ->
 
 def _untouched(before: bytes, after: bytes) -> list[int]:
     """Some lines, from 0, that a comment may end, with the plan leaving them and their neighbours as they are."""
-    import difflib
-
     old, new = before.split(b"\n"), after.split(b"\n")
     same = {
         i + k

@@ -236,6 +236,27 @@ d()
     check_transformed(source, source.replace("# of b\n", "# of b\n        more()\n"), rule)
 
 
+def test_a_statement_keeps_the_layout_of_what_the_fix_does_not_change() -> None:
+    source = """\
+x.append(
+    {
+        "a": one,  # of a
+        # above b
+        "b": f(  # of f
+            2,  # of 2
+        ),  # of b
+        "c": None,  # of c
+    }
+)  # end
+"""
+    rule = replacing('x.append({"a": $A, "b": $B, "c": None})', 'x.append({"a": 1 + 1, "b": $B, "c": None})\ny()')
+    check_transformed(source, source.replace("one,", "1 + 1,") + "y()\n", rule)
+    rule = replacing("x = not (a)\ny()", "x = not b\ny()")
+    check_transformed("x = not(a)  # why\ny()  # why\n", "x = not(b)\ny()  # why\n", rule)
+    rule = replacing("f($A, k=[$B, 2])", "f($A, k=[1 + 1, 2])")
+    check_transformed("f(a, k=[\n    one,\n    2,  # why\n])\n", "f(a, k=[\n    1 + 1,\n    2,  # why\n])\n", rule)
+
+
 def test_a_function_keeps_what_the_fix_does_not_write_out() -> None:
     source = """\
 class C:

@@ -81,7 +81,8 @@ def verify(
             *(("--lend-memory",) if lend_memory else ()),
         ]
         causes: list[str] = []
-        ended = _run(command, interpreter, work, time_limit, _listener(progress, causes))
+        variables = environment(interpreter, work, tp)
+        ended = _run(command, variables, work, time_limit, _listener(progress, causes))
         report = _read(out, ended, time_limit)
         # The last one of each kind: a worker's error is told again by everyone who waits for it.
         return msgspec.structs.replace(report, causes=tuple(dict.fromkeys(causes))[-MOST_CAUSES:])
@@ -101,16 +102,12 @@ def _listener(progress: Callable[[str], None], causes: list[str]) -> Callable[[s
 
 
 def _run(
-    command: list[str | Path], interpreter: Path, work: Path, time_limit: float, line: Callable[[str], None]
+    command: list[str | Path], variables: dict[str, str], work: Path, time_limit: float, line: Callable[[str], None]
 ) -> process.Ended:
     try:
-        return process.run(
-            command, environment=environment(interpreter, work), folder=work, time_limit=time_limit, line=line
-        )
+        return process.run(command, environment=variables, folder=work, time_limit=time_limit, line=line)
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
-        raise TargetError(
-            "The target's interpreter does not start", where=str(interpreter), found=str(error)
-        ) from error
+        raise TargetError("The target's interpreter does not start", where=str(command[0]), found=str(error)) from error
 
 
 def _read(out: Path, ended: process.Ended, time_limit: float) -> Report:
@@ -131,7 +128,7 @@ def _read(out: Path, ended: process.Ended, time_limit: float) -> Report:
     return msgspec.structs.replace(report, stopped=stopped, finished=finished, log_tail=ended.tail)
 
 
-def environment(interpreter: Path, work: Path) -> dict[str, str]:
+def environment(interpreter: Path, work: Path, tp: int = 1) -> dict[str, str]:
     """The variables for the target: no network, nothing written outside ``work``, and a CPU build that starts.
 
     ``VLLM_WORKER_MULTIPROC_METHOD`` is left as it is: the generator itself has to choose (fork breaks CUDA).
@@ -155,10 +152,20 @@ def environment(interpreter: Path, work: Path) -> dict[str, str]:
         variables["PYTHONPYCACHEPREFIX"] = str(work / "bytecode")
     # GiB; without it the CPU backend takes half of the machine's memory for each generator.
     variables.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    if tp > 1:
+        # By itself the CPU backend wants a NUMA node for each rank (v1/worker/cpu_worker.py). No GPU back end asks.
+        variables.setdefault("VLLM_CPU_OMP_THREADS_BIND", _cores_of_ranks(tp))
     libraries = preload(interpreter, work)
     if libraries:
         variables["LD_PRELOAD"] = ":".join([*map(str, libraries), *filter(None, [variables.get("LD_PRELOAD")])])
     return variables
+
+
+def _cores_of_ranks(tp: int) -> str:
+    """The allowed cores dealt out to the ranks, "0,2|1,3"; ranks share where there are too few."""
+    cores = sorted(os.sched_getaffinity(0))
+    hands = [cores[rank::tp] or [cores[rank % len(cores)]] for rank in range(tp)]
+    return "|".join(",".join(map(str, hand)) for hand in hands)
 
 
 def _has_bytecode(interpreter: Path) -> bool:
