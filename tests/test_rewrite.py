@@ -250,7 +250,7 @@ x.append(
 )  # end
 """
     rule = replacing('x.append({"a": $A, "b": $B, "c": None})', 'x.append({"a": 1 + 1, "b": $B, "c": None})\ny()')
-    check_transformed(source, source.replace("one,", "1 + 1,") + "y()\n", rule)
+    check_transformed(source, source.replace("one,  # of a", "1 + 1,  # of a") + "y()\n", rule)
     rule = replacing("x = not (a)\ny()", "x = not b\ny()")
     check_transformed("x = not(a)  # why\ny()  # why\n", "x = not(b)\ny()  # why\n", rule)
     rule = replacing("f($A, k=[$B, 2])", "f($A, k=[1 + 1, 2])")

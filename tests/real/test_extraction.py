@@ -52,7 +52,9 @@ def test_deepseek_on_vllm_016_equals_vllms_own_forward() -> None:
     assert problems(report) == ""
     assert report.one_prompt_a_call
     assert report.reference != "transformers"
-    assert max(row.worst or 0.0 for row in report.rows) == 0.0
+    exact = [row for row in report.rows if not row.batch.endswith("-loosely")]  # those are given in batches
+    assert len(exact) >= 7
+    assert max(row.worst or 0.0 for row in exact) == 0.0
 
 
 @pytest.mark.parametrize(
