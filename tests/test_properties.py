@@ -200,7 +200,7 @@ LINES = [
 )
 def test_statements_around_an_edit_keep_every_byte(
     before: list[str], after: list[str], nested: bool, data: st.DataObject
-) -> None:  # noqa: FBT001
+) -> None:
     rule, old, new = data.draw(
         st.sampled_from(
             [
