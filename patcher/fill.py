@@ -35,7 +35,10 @@ def fill(text: str, match: Match, pattern: Pattern, tree: Tree, indent: str) -> 
         RuleError: a metavariable is not captured, or stands where nothing can be filled in.
     """
     filler = _Filler(match, pattern, tree, indent)
-    filled = cst.ensure_type(_parsed(text).visit(filler), cst.Module).body
+    try:
+        filled = cst.ensure_type(_parsed(text).visit(filler), cst.Module).body
+    except (TypeError, ValueError, cst.CSTValidationError) as error:  # LibCST's own, for a node in a wrong place
+        raise RuleError("the fix does not make Python", expected=text.strip("\n"), found=str(error)) from error
     for node in (inner for statement in filled for inner in walk(statement)):
         if isinstance(node, cst.Name) and node.value.startswith((ONE, RUN)):
             raise RuleError(f"{restored(node.value)} can't stand there in a fix", found=text.strip("\n"))
@@ -144,7 +147,9 @@ class _Filler(cst.CSTTransformer):
         name = run_name(star.name) if isinstance(star, cst.Param) else None
         if name is None:
             return updated_node
-        held = cst.ensure_type(cast("cst.CSTNode", self._captured(name)), cst.Parameters)
+        held = self._captured(name)
+        if not isinstance(held, cst.Parameters):
+            raise RuleError(f"what $$${name} captures can't stand where the fix puts it")
         owner = next((f for f in self._functions if f.params is held), None)
         before = owner.whitespace_before_params if owner else cst.SimpleWhitespace("")
         return with_parameters(held, updated_node, before)

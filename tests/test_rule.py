@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import re
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from patcher import plan, rule
 from patcher.errors import PatchError, RuleError
 from patcher.probe import holds
 from patcher.rule import Probe, Rule
-from tests.helpers import FILE, YES, Answers, make_rule, replacing, rule_text, toml
+from tests.helpers import FILE, YES, Answers, check_noop, check_reversible, make_rule, replacing, rule_text, toml
 
 EDIT = {"pattern": "f($X)", "fix": "g($X)"}
 TOP = b"title = 't'\nwhy = 'w'\nsymptom = 's'\n"
@@ -316,6 +318,57 @@ def test_any_rule_plans_or_is_refused(keys: dict[str, object]) -> None:
     assert made.drifts == () or made.after == made.before
     again = plan.make(made.after, [loaded], YES)
     assert made.drifts or again.after == made.after
+
+
+PATTERNS = [
+    "f($X)", "f($$$A)", "f($$$A, x=$X)", "x = $X", "y = $X", "x = 1\ny = $X", "class C:\n    $$$B", "return $X", "$X", "1",
+    "def f(self, $$$P):\n    $$$B", "if x:\n    $$$A\nelse:\n    $$$B", "[$X, $$$A]", "f($X)\nreturn $Y", "pass", "x",
+    "y = f($$$A, x=$X)\nclass C:\n    $$$B", "def f(self, $$$P):\n    f($X)\n    $$$B", "$F($$$A)", "f(2)", "$F(1)",
+]  # fmt: skip
+FIXES = [
+    "g({0})", "{0}", "h()", "# why\ng({0})\nk({0})", "if q:\n    {0}", "", "x = {0}", "[{0}, {1}]", "({0}) + 1", "-{0}",
+    "{0}\n{1}", "def f(self, {0}, k=1):\n    {1}", "class D:\n    {0}", "f({0}, x=2)", "f(x=3, *{0})", "await {0}", "2",
+    "if x:\n    {0}\nelse:\n    {1}", "return {0}", "y = {0}\nz = {1}", "lambda: {0}", "{0} if {1} else 0", "{0}.a",
+]  # fmt: skip
+
+
+@st.composite
+def sound_edits(draw: st.DrawFn) -> dict[str, object]:
+    pattern = draw(st.sampled_from(PATTERNS))
+    captured = st.sampled_from([*re.findall(r"\$+[A-Z]", pattern), "7"])
+    fix = draw(st.sampled_from(FIXES)).format(draw(captured), draw(captured))
+    inside = draw(st.sampled_from([{}, {}, {"inside": "C"}, {"inside": "C.f"}]))
+    unless = draw(st.sampled_from([{}, {}, {"unless": "g($$$)"}, {"unless": fix or "pass"}]))
+    count = draw(st.sampled_from([1, 1, 2]))
+    if draw(st.booleans()):
+        return {"pattern": pattern, "fix": fix, "count": count, **inside, **unless}
+    return {draw(st.sampled_from(["before", "after"])): pattern, "insert": fix or "pass", **inside, **unless}
+
+
+OUTCOMES: Counter[str] = Counter()
+
+
+@settings(max_examples=1000, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(sound_edits(), min_size=1, max_size=2), st.sampled_from([[], ["vllm.f"]]))
+def test_any_edit_plans_or_is_refused(edits: list[dict[str, object]], names: list[str]) -> None:
+    try:
+        made = plan.make({FILE: SOURCE}, [make_rule(edit=edits, names=names)], YES)
+    except PatchError as error:
+        assert isinstance(error, RuleError)  # noqa: PT017
+        OUTCOMES["refused"] += 1
+        return
+    OUTCOMES[made.outcomes[0].state] += 1
+    if made.drifts:
+        assert made.after == made.before
+    else:
+        check_noop(made.after[FILE], made.outcomes[0].rule)
+        check_reversible(made)
+
+
+def test_the_strategy_reaches_every_outcome() -> None:
+    if not OUTCOMES:  # run alone
+        test_any_edit_plans_or_is_refused()
+    assert min(OUTCOMES[name] for name in ("refused", "applies", "satisfied", "drifted")) > 10
 
 
 @settings(max_examples=200, deadline=2000)
