@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import libcst as cst
 
@@ -14,9 +14,10 @@ from patcher.match import Captured
 from patcher.meaning import digest
 from patcher.metavariable import ONE, RUN, restored
 from patcher.pattern import Match, Pattern
-from patcher.syntax import Tree, qualified, same_name, walk
+from patcher.syntax import Tree, parse, qualified, same_name, walk
 from patcher.template import one_name, parse_template, run_name
 
+PARENTHESES = "put parentheses around what a metavariable or a fix puts beside an operator"
 _ELEMENTS = (cst.Element, cst.StarredElement)
 _STATEMENTS = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 
@@ -37,12 +38,20 @@ def fill(text: str, match: Match, pattern: Pattern, tree: Tree, indent: str) -> 
     filler = _Filler(match, pattern, tree, indent)
     try:
         filled = cst.ensure_type(_parsed(text).visit(filler), cst.Module).body
-    except (TypeError, ValueError, cst.CSTValidationError) as error:  # LibCST's own, for a node in a wrong place
+        _check_filled(filled, text)
+        same = digest(parse(cst.Module(filled).code).body) == digest(filled)
+    except (TypeError, ValueError, AttributeError, cst.CSTValidationError) as error:
+        # LibCST's own errors, for a node in a wrong place
         raise RuleError("the fix does not make Python", expected=text.strip("\n"), found=str(error)) from error
+    if not same:
+        raise RuleError("the fix reads another way than it says", expected=text.strip("\n"), hint=PARENTHESES)
+    return list(filled)
+
+
+def _check_filled(filled: Sequence[cst.CSTNode], text: str) -> None:
     for node in (inner for statement in filled for inner in walk(statement)):
         if isinstance(node, cst.Name) and node.value.startswith((ONE, RUN)):
             raise RuleError(f"{restored(node.value)} can't stand there in a fix", found=text.strip("\n"))
-    return list(filled)
 
 
 @lru_cache(maxsize=512)

@@ -12,6 +12,7 @@ import libcst as cst
 from patcher import edit, imports
 from patcher.drift import Drift
 from patcher.errors import RuleError
+from patcher.fill import PARENTHESES
 from patcher.meaning import digest
 from patcher.probe import holds
 from patcher.rule import Edit, Imports, Rule
@@ -116,7 +117,7 @@ class _Work:
             raise RuleError(
                 "the rules give a file that reads another way than they say",
                 where=name,
-                hint="put parentheses around what a metavariable or a fix puts beside an operator",
+                hint=PARENTHESES,
             )
         return data
 

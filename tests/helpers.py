@@ -28,7 +28,7 @@ class Answers:
 
     packages = frozenset({"vllm", "speculators", "transformers", "torch"})
 
-    def __init__(self, answer: bool = True) -> None:  # noqa: FBT001, FBT002
+    def __init__(self, answer: bool = True) -> None:  # noqa: FBT002
         self.answer = answer
         self.asked: list[str] = []
 

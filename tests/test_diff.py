@@ -61,7 +61,7 @@ def test_git_and_patch_take_it_forward_and_in_reverse(tmp_path: Path, before: by
     st.booleans(),
     st.booleans(),
 )
-def test_any_diff_goes_both_ways(one: list[bytes], two: list[bytes], end: bool, other_end: bool) -> None:  # noqa: FBT001
+def test_any_diff_goes_both_ways(one: list[bytes], two: list[bytes], end: bool, other_end: bool) -> None:
     before, after = b"\n".join(one) + b"\n" * end, b"\n".join(two) + b"\n" * other_end
     text = diff.unified({"f.py": before}, {"f.py": after})
     assert patched(before, text, "f.py") == after

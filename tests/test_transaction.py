@@ -366,7 +366,7 @@ def test_fault_26_revert_gives_the_hand_patched_bytes_back(install: Install) -> 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("patched", [True, False])
-def test_fault_27_uv_uninstalls(tmp_path: Path, mode: str, patched: bool) -> None:  # noqa: FBT001
+def test_fault_27_uv_uninstalls(tmp_path: Path, mode: str, patched: bool) -> None:
     install = standard(tmp_path, mode)
     if patched:
         apply(install)
