@@ -112,7 +112,7 @@ def test_the_command_itself_on_a_real_environment() -> None:
     ended = subprocess.run([*tool, "apply", "-p", str(interpreter)], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     verified = subprocess.run(
-        [*tool, "verify", "-p", str(interpreter), "--layers", "0,5", "--time-limit", "300"],
+        [*tool, "verify", "-p", str(interpreter), "--layers", "0,5", "--time-limit", "800"],
         capture_output=True,
         text=True,
         check=False,

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.real
 
-SIMPLE = ["one", "mixed", "again", "shared", "fifty", "long"]
-
 
 def report(vllm: str, speculators: str, sessions: Sequence[str], batches: Sequence[str] | None = None) -> Report:
     return verify(
@@ -26,13 +24,6 @@ def report(vllm: str, speculators: str, sessions: Sequence[str], batches: Sequen
         progress=print,
         lend_memory=True,  # the parent asks for GPU memory, which is a fault of its own
     )
-
-
-def test_0_3_0_is_right_on_the_vllm_it_was_written_for() -> None:
-    found = report("0.11.0.post2", "0.3.0", ["default"])
-    assert found.passed, found.table()
-    assert [row.batch for row in found.rows] == ["start", *SIMPLE]
-    assert all(row.worst is not None and 0 < row.worst < 0.06 for row in found.rows if row.prompts)
 
 
 def test_0_4_0_1_gives_results_at_the_wrong_index_and_loses_the_33rd_sequence() -> None:
