@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import pathlib
 
 import batches
-import wrappers
 
 
 def key(prompt):
@@ -35,8 +33,6 @@ def by_transformers(folder, prompts):
     import torch
     import transformers
 
-    alone = pathlib.Path(folder) / wrappers.TEXT_FOLDER
-    folder = alone if alone.is_dir() else folder
     config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
     kind = "AutoModelForImageTextToText" if hasattr(config, "vision_config") else "AutoModelForCausalLM"
     loaded = getattr(transformers, kind).from_pretrained(folder, attn_implementation="eager")
