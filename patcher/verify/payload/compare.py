@@ -4,24 +4,27 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import reference
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """The largest relative error that a row may have, and that the median row of a layer may have."""
+    """The largest relative error of a right result's rows: of any, of nine in ten, and of half of them."""
 
     worst: float
+    most: float
     median: float
 
 
 # bfloat16 against float32 gives 1-3 % a row on these models; a row of another token gives about 100-140 %.
-DENSE = Limits(0.06, 0.06)
+DENSE = Limits(0.06, 0.06, 0.06)
 # A router may send single tokens elsewhere in bfloat16: such a row is off, but is still not another token's row.
-ROUTED = Limits(1.0, 0.06)
-# Where the device itself gives a prompt other values in a batch than alone, only mixed-up rows can be told.
-LOOSE = Limits(1.0, 0.5)
+ROUTED = Limits(1.0, 1.0, 0.06)
+# Where the device's attention gives a prompt other values in a batch than alone: measured with damped attention are
+# 16 % for nine rows in ten and 8 % for half of them, and what a router sends elsewhere has no limit.
+LOOSE = Limits(math.inf, 0.35, 0.2)
 
 
 def compare(results, prompts, layers, states, limits):
@@ -68,9 +71,9 @@ def judge(got, right, limits):
     # A NaN compares false with everything, and max() may pass over it.
     if not all(bool(row.isfinite().all()) for row in rows):
         return {"worst": 9.99, "median": 9.99, "right": False}
-    worst = max(float(row.max()) for row in rows)
-    median = max(float(row.median()) for row in rows)
-    return {"worst": worst, "median": median, "right": worst <= limits.worst and median <= limits.median}
+    worst, most, median = (max(float(row.quantile(share)) for row in rows) for share in (1.0, 0.9, 0.5))
+    right = worst <= limits.worst and most <= limits.most and median <= limits.median
+    return {"worst": worst, "median": median, "right": right}
 
 
 def errors(got, right):

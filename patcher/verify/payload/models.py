@@ -15,6 +15,9 @@ import families
 import shrink
 import wrappers
 
+# How much of its attention a model keeps that is checked in batches on a device whose attention is off in batches:
+# so little that rows can still be told from each other.
+DAMPED = 0.1
 # Near-tied routers send a token elsewhere in bfloat16 than in float32; widely spread scores do not.
 ROUTER_STD = 1.5
 
@@ -42,12 +45,16 @@ def _weights(folder, config):
     built = transformers.AutoConfig.for_model(config["model_type"], **rest)
     kind = "AutoModelForImageTextToText" if "vision_config" in config else "AutoModelForCausalLM"
     model = getattr(transformers, kind).from_config(built, attn_implementation="eager")
-    _randomise(model)
+    manner = families.manner(config["model_type"], gpu=families.has_gpu())
+    _randomise(model, attention=DAMPED if manner.one_prompt_a_call else 1.0)
     model.to(torch.bfloat16).save_pretrained(folder)
 
 
-def _randomise(model):
-    """Random values everywhere, norms near one, routers wide: an initial 0 or 1 that is left would hide a fault."""
+def _randomise(model, attention):
+    """Random values everywhere, norms near one, routers wide: an initial 0 or 1 that is left would hide a fault.
+
+    ``attention`` scales what attention adds to the rows.
+    """
     import torch
 
     with torch.no_grad():
@@ -56,6 +63,8 @@ def _randomise(model):
                 value.add_(torch.randn_like(value) * 0.1)
             elif name.endswith((".gate.weight", ".router.weight")):
                 value.normal_(0.0, ROUTER_STD)
+            elif ".o_proj." in name:
+                value.normal_(0.0, families.STD * attention)
             else:
                 value.normal_(0.0, families.STD)
 
