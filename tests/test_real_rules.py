@@ -206,7 +206,7 @@ def _untouched(before: bytes, after: bytes) -> list[int]:
     }
     calm = [i for i in range(2, len(old) - 2) if same.issuperset(range(i - 2, i + 3))]
     free = [i for i in calm if i not in _replaced_whole(old) and _takes_comment(before, i)]
-    return random.Random(2).sample(free, min(len(free), 8))
+    return random.Random(2).sample(free, min(len(free), 5))
 
 
 def _replaced_whole(lines: list[bytes]) -> range:

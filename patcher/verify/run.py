@@ -147,7 +147,7 @@ def environment(interpreter: Path, work: Path, tp: int = 1) -> dict[str, str]:
     )
     if _has_bytecode(interpreter):
         variables["PYTHONDONTWRITEBYTECODE"] = "1"
-    else:
+    elif not variables.get("PYTHONPYCACHEPREFIX"):
         # Thousands of modules are compiled once for all processes of this check, and nothing is left in the target.
         variables["PYTHONPYCACHEPREFIX"] = str(work / "bytecode")
     # GiB; without it the CPU backend takes half of the machine's memory for each generator.

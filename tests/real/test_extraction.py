@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from patcher import record
@@ -17,6 +18,7 @@ from patcher.verify import Report, verify
 from patcher.verify.run import PAYLOAD
 from patcher.verify.run import environment as variables
 from tests import ablation
+from tests.real import environments
 
 pytestmark = pytest.mark.real
 
@@ -35,15 +37,40 @@ def applied_and_reverted(interpreter: Path, **options: object) -> Report:
     return report
 
 
-@pytest.mark.parametrize("speculators", ["0.3.0", "0.4.0.1"])
-def test_llama_on_vllm_016_is_right_in_every_batch(speculators: str) -> None:
-    report = applied_and_reverted(ablation.interpreter_of(speculators, "0.16.0"))
+def right_in_every_batch(report: Report) -> None:
     assert problems(report) == ""
     wanted = {"default/one", "default/mixed", "default/again", "default/shared", "default/fifty", "default/long"}
     wanted |= {"order/mixed", "repeat/mixed", "chunked/mixed", "prefix-caching/mixed", "twin-second/hash-seed"}
     assert wanted <= {row.name for row in report.rows}
     assert report.row("prefix-caching", "mixed").none_hash_set
     assert report.row("prefix-caching", "mixed").cached_blocks
+
+
+def tool(command: str, interpreter: Path, *options: str, status: int = 0) -> str:
+    """A command of the tool as a user runs it: its standard output."""
+    words = [sys.executable, "-m", "patcher.cli", command, "-p", str(interpreter), *options]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ended.returncode == status, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def test_0_3_0_on_vllm_016_by_the_commands() -> None:
+    interpreter = environments.pristine("0.16.0", "0.3.0")
+    tool("apply", interpreter)
+    try:
+        files = [environments.site_packages(interpreter) / name for name in environments.FILES]
+        written = [file.stat().st_mtime_ns for file in files]
+        tool("apply", interpreter)
+        assert [file.stat().st_mtime_ns for file in files] == written
+        found = tool("verify", interpreter, "--time-limit", "800", "--format", "json")
+        right_in_every_batch(msgspec.json.decode(found, type=Report))
+    finally:
+        tool("revert", interpreter)
+    assert environments.pristine("0.16.0", "0.3.0") == interpreter
+
+
+def test_0_4_0_1_on_vllm_016() -> None:
+    right_in_every_batch(applied_and_reverted(ablation.interpreter_of("0.4.0.1", "0.16.0")))
 
 
 def test_deepseek_on_vllm_016_equals_vllms_own_forward() -> None:
@@ -104,19 +131,3 @@ def test_what_is_refused_is_refused_by_name(tmp_path: Path) -> None:
     assert "NaN" in found["after a failure"]
     assert found["second shutdown"] == "no error"
     assert "Mamba or linear attention" in found["hybrid"]
-
-
-def test_the_command_itself_on_a_real_environment() -> None:
-    interpreter = ablation.interpreter_of("0.3.0", "0.16.0")
-    tool = [sys.executable, "-m", "patcher.cli"]
-    ended = subprocess.run([*tool, "apply", "-p", str(interpreter)], capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-    verified = subprocess.run(
-        [*tool, "verify", "-p", str(interpreter), "--layers", "0,5", "--time-limit", "800"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    reverted = subprocess.run([*tool, "revert", "-p", str(interpreter)], capture_output=True, text=True, check=False)
-    assert verified.returncode == 0, verified.stdout + verified.stderr
-    assert reverted.returncode == 0, reverted.stderr

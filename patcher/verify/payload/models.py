@@ -15,8 +15,8 @@ import families
 import shrink
 import wrappers
 
-# How much of its attention a model keeps that is checked in batches on a device whose attention is off in batches:
-# so little that rows can still be told from each other.
+# What may differ without a fault is made small, so that the rows can still be told from each other: a router sends
+# single tokens to other experts in bfloat16, and some devices' attention is off in batches.
 DAMPED = 0.1
 # Near-tied routers send a token elsewhere in bfloat16 than in float32; widely spread scores do not.
 ROUTER_STD = 1.5
@@ -61,12 +61,19 @@ def _randomise(model, attention):
         for name, value in model.named_parameters():
             if "norm" in name:
                 value.add_(torch.randn_like(value) * 0.1)
-            elif name.endswith((".gate.weight", ".router.weight")):
-                value.normal_(0.0, ROUTER_STD)
-            elif ".o_proj." in name:
-                value.normal_(0.0, families.STD * attention)
             else:
-                value.normal_(0.0, families.STD)
+                value.normal_(0.0, _spread(name, attention))
+
+
+def _spread(name, attention):
+    """The standard deviation of a parameter's values."""
+    if name.endswith((".gate.weight", ".router.weight")):
+        return ROUTER_STD
+    if ".o_proj." in name:
+        return families.STD * attention
+    if ".experts." in name and "down_proj" in name:
+        return families.STD * DAMPED
+    return families.STD
 
 
 def _tokenizer(folder, vocabulary, special):

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import pathlib
 
 import batches
+import wrappers
 
 
 def key(prompt):
@@ -33,6 +35,8 @@ def by_transformers(folder, prompts):
     import torch
     import transformers
 
+    alone = pathlib.Path(folder) / wrappers.TEXT_FOLDER
+    folder = alone if alone.is_dir() else folder
     config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
     kind = "AutoModelForImageTextToText" if hasattr(config, "vision_config") else "AutoModelForCausalLM"
     loaded = getattr(transformers, kind).from_pretrained(folder, attn_implementation="eager")
@@ -53,9 +57,12 @@ def by_vllm(folder, prompts, gpu_memory_utilization, *, gpu):
     """Forward hooks in vLLM's own, untouched model: a plain ``LLM`` in this process, one prompt a call."""
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     from vllm import LLM, SamplingParams
+    from vllm.config import CacheConfig
 
-    # The CPU backend's default of 128 chooses AMX kernels, which not every build has; 16 is the generator's own.
-    own = {} if gpu else {"block_size": 16}
+    # The size of the blocks decides which kernel runs. Until 0.17 the generator's own 16 stays, later the back end
+    # chooses (rules/back-end-block-size.toml).
+    back_end_chooses = hasattr(CacheConfig, "user_specified_block_size")
+    own = {} if gpu or back_end_chooses else {"block_size": 16}
     llm = LLM(
         model=str(folder),
         max_model_len=batches.MAX_MODEL_LEN,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 
 import families
 
@@ -45,6 +44,8 @@ def _byte_characters():
     return [chr(byte) for byte in plain] + [chr(256 + index) for index in range(len(others))]
 
 
+# Where a wrapper's language model lies by itself, in transformers' own form.
+TEXT_FOLDER = "text"
 KIMI_CONFIGURATION = """
 from vllm.transformers_utils.configs.kimi_k25 import KimiK25Config, KimiK25VisionConfig
 class TinyConfig(KimiK25Config):
@@ -79,18 +80,18 @@ KIMI_MEDIA = {
 def kimi(folder, config, save_text):
     """A tiny Kimi K2.5: DeepSeek-V3 as its language model, and vLLM's own vision tower.
 
-    transformers has no such model. The language model is made by transformers and renamed; the names and shapes
-    of the rest are asked of vLLM, which loads the model with dummy weights for that.
+    transformers has no such model, or one that cannot read this checkpoint. The language model is made by transformers
+    and renamed, and stays beside it for the reference; the names and shapes of the rest are asked of vLLM, which loads
+    the model with dummy weights for that.
     """
     from safetensors.torch import load_file, save_file
 
-    text = folder / "text"
+    text = folder / TEXT_FOLDER
     save_text(text, config["text_config"], {config["media_placeholder_token_id"]: "<|media_pad|>"})
     weights = {f"language_model.{k}": v for k, v in load_file(text / "model.safetensors").items()}
     for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
         if (text / name).is_file():
             (text / name).replace(folder / name)
-    shutil.rmtree(text)
     remote = {"AutoConfig": "tiny_configuration.TinyConfig"}
     whole = {**config, "auto_map": remote, "torch_dtype": "bfloat16", "dtype": "bfloat16"}
     (folder / "config.json").write_text(json.dumps(whole, indent=1))
@@ -113,6 +114,8 @@ def _vision_weights(folder):
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     from vllm import LLM
 
+    # Without a size of its own vLLM measures what is free, and counts what others use of the GPU as its own.
+    own = {"gpu_memory_utilization": 0.05, "kv_cache_memory_bytes": 1 << 28} if families.has_gpu() else {}
     llm = LLM(
         model=str(folder),
         load_format="dummy",
@@ -120,7 +123,7 @@ def _vision_weights(folder):
         enforce_eager=True,
         trust_remote_code=True,
         skip_mm_profiling=True,
-        gpu_memory_utilization=0.05 if families.has_gpu() else 0.3,
+        **{"gpu_memory_utilization": 0.3, **own},
     )
     shapes = {}
 
