@@ -9,9 +9,11 @@ stop at conformance where a call no longer binds, which is also recorded.
 
 from __future__ import annotations
 
+import atexit
 import json
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -125,15 +127,26 @@ def control(symptom: Symptom, interpreter: Path) -> bool:
 @lru_cache
 def _control(interpreter: Path, family: str, sessions: tuple[str, ...], batches: tuple[str, ...]) -> bool:
     with written(interpreter, ()):
-        report = verify(interpreter, family=family, sessions=sessions, batches=batches, time_limit=300)
+        report = _run(interpreter, family, sessions, batches)
     return report.passed
 
 
 def extraction(interpreter: Path, symptom: Symptom) -> Report:
     """The run that the symptom is looked for in."""
-    return verify(
-        interpreter, family=symptom.family, sessions=symptom.sessions, batches=symptom.batches, time_limit=300
-    )
+    return _run(interpreter, symptom.family, symptom.sessions, symptom.batches)
+
+
+def _run(interpreter: Path, family: str, sessions: tuple[str, ...], batches: tuple[str, ...]) -> Report:
+    kept = kept_folder(interpreter)
+    return verify(interpreter, family=family, sessions=sessions, batches=batches, time_limit=300, keep=kept)
+
+
+@lru_cache
+def kept_folder(interpreter: Path) -> Path:
+    """Where the tiny models of an environment, and their references, are kept while this process runs."""
+    folder = tempfile.TemporaryDirectory(prefix=f"speculators-patch-{interpreter.parent.parent.name}-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
 
 
 def lines(report: Report) -> list[str]:

@@ -44,6 +44,7 @@ def verify(
     time_limit: float = 900.0,
     progress: Callable[[str], None] = lambda _line: None,
     lend_memory: bool = False,
+    keep: Path | None = None,
 ) -> Report:
     """Run speculators' generator in the target environment on a tiny model and compare every row with a reference.
 
@@ -59,6 +60,7 @@ def verify(
         progress: called with one line for each row and step.
         lend_memory: answer the parent's question for GPU memory on a machine without a GPU, so that an *unpatched*
             release gets as far as its next fault.
+        keep: where the tiny model and its reference are left for the next run in the same environment, and looked for.
 
     Raises:
         TargetError: the interpreter does not start.
@@ -79,6 +81,7 @@ def verify(
             *(("--sessions", ",".join(sessions)) if sessions is not None else ()),
             *(("--batches", ",".join(batches)) if batches is not None else ()),
             *(("--lend-memory",) if lend_memory else ()),
+            *(("--work", keep.resolve()) if keep is not None else ()),
         ]
         causes: list[str] = []
         variables = environment(interpreter, work, tp)

@@ -32,7 +32,7 @@ def applied_and_reverted(interpreter: Path, **options: object) -> Report:
     """Apply by the planner and the transaction of the tool, verify, revert; the release's bytes must be back."""
     with ablation.written(interpreter, ()) as prepared:
         assert prepared.findings == ()
-        report = verify(interpreter, **options)  # type: ignore[arg-type]
+        report = verify(interpreter, keep=ablation.kept_folder(interpreter), **options)  # type: ignore[arg-type]
     assert set(record.pristine(prepared.target).values()) == {True}
     return report
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from patcher.verify import Report, verify
+from tests import ablation
 from tests.real.environments import pristine
 
 if TYPE_CHECKING:
@@ -16,12 +17,14 @@ pytestmark = pytest.mark.real
 
 
 def report(vllm: str, speculators: str, sessions: Sequence[str], batches: Sequence[str] | None = None) -> Report:
+    interpreter = pristine(vllm, speculators)
     return verify(
-        pristine(vllm, speculators),
+        interpreter,
         sessions=sessions,
         batches=batches,
         time_limit=800,
         progress=print,
+        keep=ablation.kept_folder(interpreter),
         lend_memory=True,  # the parent asks for GPU memory, which is a fault of its own
     )
 
@@ -52,3 +55,9 @@ def test_0_3_0_does_not_start_on_a_later_vllm() -> None:
     assert row.error.type == "ValidationError"
     assert "is_encoder_decoder" in row.error.text
     assert not found.passed
+
+
+def test_0_3_0_is_right_on_the_vllm_that_it_was_written_for() -> None:
+    found = report("0.11.0.post2", "0.3.0", ["default"], ["one", "mixed", "shared"])
+    assert found.passed, found.table()
+    assert {row.name for row in found.rows} >= {"default/one", "default/mixed", "default/shared"}

@@ -77,7 +77,9 @@ def arguments():
     model.add_argument("--config", type=pathlib.Path, help="make a tiny model of this config.json's architecture")
     model.add_argument("--model", type=pathlib.Path, help="folder of a tiny model")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="the report, JSON")
-    parser.add_argument("--work", type=pathlib.Path, help="folder of model and reference; default: the report's")
+    parser.add_argument(
+        "--work", type=pathlib.Path, help="folder of model and reference, for one environment; default: the report's"
+    )
     parser.add_argument("--sessions", help="names with commas between them; default: all")
     parser.add_argument("--batches", help="only these batches of the sessions")
     parser.add_argument("--layers", help="of the generators that ask for all, with commas between them")
@@ -123,7 +125,7 @@ def end_with_parent():
 
 def prepare(options):
     """Fill in what the options leave open: the model, what it is like, and how it is checked on this device."""
-    work = options.work or options.out.resolve().parent
+    work = work_folder(options)
     work.mkdir(parents=True, exist_ok=True)
     options.family = asked_family(options)
     # vLLM refuses to start where less than this share of the device is free; others may be using it.
@@ -137,12 +139,16 @@ def prepare(options):
     options.depth, options.vocabulary = text["num_hidden_layers"], text["vocab_size"]
     options.routed = any("expert" in name for name in text)
     options.chosen = chosen_sessions(options)
-    options.states = work / f"reference-{options.model.name}.pt"
     options.reference_by = options.reference_by or manner.reference
     # In a batch such a device can tell mixed-up rows only: that is a row of its own.
     options.loose = options.one_prompt_a_call is None and manner.one_prompt_a_call
     if options.one_prompt_a_call is None:
         options.one_prompt_a_call = manner.one_prompt_a_call
+
+
+def work_folder(options):
+    """Where the tiny model and the reference lie."""
+    return options.work or options.out.resolve().parent
 
 
 def asked_family(options):
@@ -159,7 +165,9 @@ def make_model(options, work):
     folder = work / f"model-{'like-' if options.config else ''}{options.family}"
     if not (folder / "config.json").is_file():
         say(f"making a tiny model: {asked[1]}")
-        run_script("models.py", *asked, "--out", str(folder))
+        part = folder.with_name(f"{folder.name}.part")
+        run_script("models.py", *asked, "--out", str(part))
+        part.rename(folder)
     return folder
 
 
@@ -179,19 +187,23 @@ def chosen_sessions(options):
 
 
 def make_reference(options):
-    """The right hidden states, computed in a process of their own."""
+    """The right hidden states, computed in a process of their own unless an earlier run has left them."""
     import torch  # noqa: PLC0415 - not in the workers that import this file again
 
     names = sorted({batch for session in options.chosen for batch in session.batches})
-    say(f"computing the reference by {options.reference_by}")
-    run_script(
-        "reference.py",
-        *("--model", str(options.model), "--out", str(options.states), "--by", options.reference_by),
-        *("--vocabulary", str(options.vocabulary), "--batches", ",".join(names)),
-        *("--gpu-memory-utilization", str(options.gpu_memory_utilization)),
-        *(["--gpu"] if families.has_gpu() else []),
-    )
-    return torch.load(options.states)
+    states = work_folder(options) / f"reference-{options.model.name}-{options.reference_by}-{'-'.join(names)}.pt"
+    if not states.is_file():
+        say(f"computing the reference by {options.reference_by}")
+        part = states.with_name(f"{states.name}.part")
+        run_script(
+            "reference.py",
+            *("--model", str(options.model), "--out", str(part), "--by", options.reference_by),
+            *("--vocabulary", str(options.vocabulary), "--batches", ",".join(names)),
+            *("--gpu-memory-utilization", str(options.gpu_memory_utilization)),
+            *(["--gpu"] if families.has_gpu() else []),
+        )
+        part.rename(states)
+    return torch.load(states)
 
 
 def run_script(name, *args):
