@@ -272,12 +272,8 @@ def one(kept: str) -> None:
     Trial(install, target, action, Path(kept), {}, {}).act()
 
 
-def main() -> int:
-    """Run all points of both actions and print the counts."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--strace", action="store_true")
-    use_strace = parser.parse_args().strace
-    failed = 0
+def counts(*, use_strace: bool) -> Iterator[tuple[str, int]]:
+    """All points of both actions: a line for each kind of fault, and how many points failed."""
     actions: tuple[Action, ...] = ("apply", "revert")
     faults: tuple[Fault, ...] = ("kill", "error", "full", "SIGTERM", "SIGINT")
     for action in actions:
@@ -286,9 +282,18 @@ def main() -> int:
                 trial = prepare(Path(folder), action)
                 results = list(every_point(trial, fault) if fault else every_call(trial, Path(folder)))
             wrong = [(point, text) for point, text in results if text]
-            failed += len(wrong)
-            name = fault or "strace"
-            print(f"{action:<7} {name:<8} {len(results):>4} points, {len(wrong)} failures", *wrong[:2], sep="\n  ")
+            line = f"{action:<7} {fault or 'strace':<8} {len(results):>4} points, {len(wrong)} failures"
+            yield "\n  ".join([line, *(f"{point}: {text}" for point, text in wrong[:2])]), len(wrong)
+
+
+def main() -> int:
+    """Run all points and print the counts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--strace", action="store_true")
+    failed = 0
+    for line, failures in counts(use_strace=parser.parse_args().strace):
+        print(line, flush=True)
+        failed += failures
     return 1 if failed else 0
 
 

@@ -20,14 +20,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from patcher import environment, record
 from patcher.errors import PatchError
-from patcher.verify import Report, verify
+from patcher.verify import Report, Row, verify
 from tests.ablation import written
 from tests.releases import SPECULATORS_RELEASES, VLLM_RELEASES
 
@@ -44,11 +45,22 @@ Cell = dict[str, Any]
 def run(versions: Sequence[str], *, again: bool) -> int:
     """Fill the cells; how many of them are not right."""
     wanted = [version for version in versions if again or _missing(version)]
-    workers = max(1, (os.cpu_count() or 2) // 2)
-    with ThreadPoolExecutor(workers) as pool:
+    # An extraction starts in one thread for most of its time.
+    with ThreadPoolExecutor(os.cpu_count() or 2) as pool, bytecode():
         bad = sum(pool.map(lambda version: _column(version, again=again), wanted))
     print(table())
     return bad
+
+
+@contextmanager
+def bytecode() -> Iterator[None]:
+    """One folder of bytecode for all runs: the environments of a column lie at one path and hold the same files."""
+    with tempfile.TemporaryDirectory(prefix="speculators-patch-bytecode-") as folder:
+        os.environ["PYTHONPYCACHEPREFIX"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["PYTHONPYCACHEPREFIX"]
 
 
 def _missing(vllm: str) -> list[str]:
@@ -69,6 +81,7 @@ def _column(vllm: str, *, again: bool) -> int:
             keep(f"{release} on {vllm}", cell)
             bad += cell["verdict"] != "right"
             shutil.rmtree(Path(scratch) / "env", ignore_errors=True)  # the next is made out of uv's cache in seconds
+        shutil.rmtree(os.environ["PYTHONPYCACHEPREFIX"] + scratch, ignore_errors=True)
     return bad
 
 
@@ -79,39 +92,47 @@ def _cell(folder: Path, vllm: str, speculators: str) -> Cell:
     with written(interpreter, ()) as prepared:
         applied = sorted(outcome.rule.id for outcome in prepared.plan.outcomes if outcome.state == "applies")
         findings = [str(finding) for finding in prepared.findings]
-        report = verify(interpreter, sessions=SESSIONS, time_limit=900)
+        report = verify(interpreter, sessions=SESSIONS, time_limit=900, keep=folder.with_name("kept"))
     restored = set(record.pristine(prepared.target).values()) == {True}
     right = report.passed and restored and not findings
     return {
         "verdict": "right" if right else "wrong",
-        "versions": report.versions,
-        "python": report.python,
         "rules": applied,
         "findings": findings,
         "restored": restored,
-        "worst": max((row.worst or 0.0 for row in report.rows), default=None),
-        "batches": {row.name: _batch(report, row.name) for row in report.rows},
+        **facts_of(report),
         "seconds": round(time.monotonic() - began, 1),
     }
 
 
-def _batch(report: Report, name: str) -> str:
-    row = next(row for row in report.rows if row.name == name)
+def facts_of(report: Report) -> Cell:
+    """What a record keeps of a report."""
+    return {
+        "versions": report.versions,
+        "python": report.python,
+        "worst": max((row.worst for row in report.rows if row.worst is not None), default=None),
+        "batches": {row.name: _batch(row) for row in report.rows},
+    }
+
+
+def _batch(row: Row) -> str:
     worst = "" if row.worst is None else f" {row.worst:.4f}"
     return f"{row.verdict}{worst}" + (f" {row.remark[:300]}" if row.verdict != "right" and row.remark else "")
 
 
-def load() -> dict[str, Cell]:
-    """The record: pair -> cell."""
-    return dict(json.loads(RECORD.read_text(encoding="utf-8"))) if RECORD.is_file() else {}
+def load(record: Path = RECORD) -> dict[str, Cell]:
+    """The record: name -> cell."""
+    return dict(json.loads(record.read_text(encoding="utf-8"))) if record.is_file() else {}
 
 
-def keep(name: str, cell: Cell) -> None:
-    """Put a cell into the record."""
+def keep(name: str, cell: Cell, record: Path = RECORD) -> None:
+    """Put a cell into the record, in one step."""
     print(f"{name}: {cell['verdict']} {cell.get('worst', '')} {cell.get('seconds', '')} s", flush=True)
     with _lock:
-        cells = {**load(), name: cell}
-        RECORD.write_text(json.dumps(cells, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        part = record.with_name(f".{record.name}.{os.getpid()}")
+        text = json.dumps({**load(record), name: cell}, indent=1, sort_keys=True)
+        part.write_text(text + "\n", encoding="utf-8")
+        part.replace(record)
 
 
 def table() -> str:

@@ -1,0 +1,126 @@
+"""Every model family on a real vLLM: right, or refused with the reason.
+
+    python -m tests.families                     all families on 0.16.0 and 0.32.0 that the record does not have yet
+    python -m tests.families --vllm 0.20.2 phi3  only these
+    python -m tests.families --again             also those that it has
+    python -m tests.families --table             print the table of the record, as the README shows it
+
+speculators 0.4.0.1 with all rules, all batches of one generator, and its results in another order of layers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+from collections.abc import Sequence
+
+from patcher.errors import PatchError
+from patcher.verify import Report, verify
+from patcher.verify.run import PAYLOAD
+from tests import ablation, matrix
+
+RECORD = matrix.RECORD.with_name("families.json")
+SPECULATORS = "0.4.0.1"
+RELEASES = ("0.16.0", "0.32.0")
+SESSIONS = ("default", "order")
+# What the rule unsupported-model says.
+REFUSAL = "its hidden states can't be extracted here"
+
+
+def names() -> tuple[str, ...]:
+    """The families that the payload has a tiny model for."""
+    spec = importlib.util.spec_from_file_location("families", PAYLOAD / "families.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["families"] = module
+    spec.loader.exec_module(module)
+    return tuple(module.NAMES)
+
+
+def run(releases: Sequence[str], families: Sequence[str], *, again: bool) -> int:
+    """Fill the cells; how many of them are neither right nor refused."""
+    bad = 0
+    with matrix.bytecode():
+        for vllm in releases:
+            for family in families:
+                name = f"{family} on {vllm}"
+                if again or name not in matrix.load(RECORD):
+                    cell = _cell(vllm, family)
+                    matrix.keep(name, cell, RECORD)
+                    bad += cell["verdict"] not in {"right", "refused"}
+    print(table())
+    return bad
+
+
+def _cell(vllm: str, family: str) -> matrix.Cell:
+    began = time.monotonic()
+    try:
+        interpreter = ablation.interpreter_of(SPECULATORS, vllm)
+        with ablation.written(interpreter, ()):
+            report = verify(interpreter, family=family, sessions=SESSIONS, time_limit=600)
+    except PatchError as error:
+        return {"verdict": "failed", "why": str(error)[:2000]}
+    return {
+        "verdict": verdict(report),
+        "reference": report.reference,
+        "one prompt a call": report.one_prompt_a_call,
+        **matrix.facts_of(report),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def verdict(report: Report) -> str:
+    """right, refused (by name, before the first batch), or wrong."""
+    if report.passed:
+        return "right"
+    starts = [row for row in report.rows if row.batch == "start"]
+    refused = all(row.error is not None and REFUSAL in row.error.text for row in starts)
+    return "refused" if starts and refused and len(starts) == len(report.rows) else "wrong"
+
+
+def table() -> str:
+    """The record for the README: one line a family."""
+    cells = matrix.load(RECORD)
+    releases = sorted({name.partition(" on ")[2] for name in cells}, key=lambda text: [*map(int, text.split("."))])
+    lines = ["| family | compared with | " + " | ".join(releases) + " |", "|---" * (2 + len(releases)) + "|"]
+    for family in names():
+        found = [cells.get(f"{family} on {vllm}") for vllm in releases]
+        references = sorted({str(cell["reference"]) for cell in found if cell and cell["verdict"] == "right"})
+        shown = " | ".join(_shown(cell) for cell in found)
+        lines.append(f"| {family} | {', '.join(references) or '-'} | {shown} |")
+    return "\n".join(lines)
+
+
+def _shown(cell: matrix.Cell | None) -> str:
+    if cell is None:
+        return "not run"
+    if cell["verdict"] == "right" and cell["one prompt a call"]:
+        # In a batch such a family can be told from others only; the record has these rows too.
+        return f"right, {_worst_alone(cell):.2%}"
+    return f"right, {cell['worst']:.2%}" if cell["verdict"] == "right" else str(cell["verdict"])
+
+
+def _worst_alone(cell: matrix.Cell) -> float:
+    texts = [text for name, text in cell["batches"].items() if not name.endswith(("-loosely", "/start"))]
+    return max(float(text.split()[1]) for text in texts)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(description="Every model family on a real vLLM.")
+    parser.add_argument("families", nargs="*", help="all by default")
+    parser.add_argument("--vllm", action="append", help=f"release of vLLM; {' and '.join(RELEASES)} by default")
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.table:
+        print(table())
+        return 0
+    return 1 if run(options.vllm or RELEASES, options.families or names(), again=options.again) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
