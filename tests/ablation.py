@@ -37,7 +37,7 @@ class Symptom:
         shows: a regular expression that finds the error or the verdict, in a line a row: name, verdict, remark.
         speculators, vllm: the pair.
         family: the tiny model.
-        runs: session -> batches that are run.
+        sessions, batches: what is run; the same for many rules, whose controls are then one run.
     """
 
     rule: str
@@ -46,7 +46,7 @@ class Symptom:
     vllm: str = "0.16.0"
     family: str = "llama"
     sessions: tuple[str, ...] = ("default",)
-    batches: tuple[str, ...] = ("one",)
+    batches: tuple[str, ...] = ("one", "mixed", "again")
 
 
 NO_HASHES = r"prefix-caching/mixed error .*AssertionError"
@@ -58,28 +58,30 @@ CASCADE = (
     Symptom("scheduler-block-size", r"TypeError: .*missing 1 required positional argument: 'block_size'"),
     Symptom("memory-query", r"RuntimeError: .*(NVIDIA driver|Torch not compiled with CUDA)"),
     Symptom("own-forward", r"get_input_embeddings"),
-    Symptom("request-rows", r"Boolean value of Tensor with more than one value is ambiguous", batches=("mixed",)),
-    Symptom("none-hash", r"NameError: .*NONE_HASH", batches=("mixed",)),
-    Symptom("prefix-caching-off", r"default/again error .*cached prefix", batches=("mixed", "again")),
+    Symptom("request-rows", r"Boolean value of Tensor with more than one value is ambiguous"),
+    Symptom("none-hash", r"NameError: .*NONE_HASH"),
+    Symptom("prefix-caching-off", r"default/again error .*cached prefix"),
 )
 OTHERS = (
-    Symptom("two-phase-step", r"sample_tokens\(\) must be called", batches=("mixed", "again")),
-    Symptom("request-block-hasher", NO_HASHES, sessions=("prefix-caching",), batches=("mixed",)),
-    Symptom("block-hasher", NO_HASHES, sessions=("prefix-caching",), batches=("mixed",)),
-    Symptom("none-hash-once", r"twin-second/hash-seed wrong NONE_HASH changed", sessions=("twin",), batches=("mixed",)),
-    Symptom("layer-order", r"order/mixed wrong", sessions=("order",), batches=("mixed",)),
+    Symptom("two-phase-step", r"sample_tokens\(\) must be called"),
+    Symptom("request-block-hasher", NO_HASHES, sessions=("prefix-caching",)),
+    Symptom("block-hasher", NO_HASHES, sessions=("prefix-caching",)),
+    Symptom("none-hash-once", r"twin-second/hash-seed wrong NONE_HASH changed", sessions=("twin",)),
+    Symptom("layer-order", r"order/mixed wrong", sessions=("order",)),
     Symptom("eagle3-gate", r"does not support hidden state extraction", family="deepseek_v2"),
     Symptom("base-model", r"AttributeError: .*has no attribute 'model'", family="kimi_k25"),
-    Symptom("max-batched-tokens", r"chunked/start skipped", sessions=("chunked",), batches=("mixed",)),
+    Symptom("max-batched-tokens", r"chunked/start skipped", sessions=("chunked",)),
     Symptom("request-eos-token", r"TypeError: .*eos_token_id", speculators="0.4.0.1", vllm="0.20.2"),
     Symptom(
         "hash-function-module", r"No module named 'vllm.utils.hashing'", speculators="0.4.0.1", vllm="0.11.0.post2"
     ),
-    Symptom(
-        "scheduler-defaults", r"chunked/mixed error", vllm="0.11.0.post2", sessions=("chunked",), batches=("mixed",)
-    ),
+    Symptom("scheduler-defaults", r"chunked/mixed error", vllm="0.11.0.post2", sessions=("chunked",)),
     Symptom("pydantic-torch", r"name 'torch' is not defined", vllm="0.32.0"),
     Symptom("kv-cache-layout", r"ValueError.*layout", vllm="0.32.0"),
+    Symptom("back-end-block-size", r"ValueError: .*No common block size for 16", vllm="0.32.0"),
+    Symptom(
+        "sliding-block-size", r"ValueError: .*failed to convert the KV cache specs", vllm="0.32.0", family="gemma2"
+    ),
 )
 SYMPTOMS = {symptom.rule: symptom for symptom in (*CASCADE, *OTHERS)}
 
