@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from patcher import rule as rules
-from patcher.errors import DriftError, FileError, ProofError, TargetError
+from patcher.errors import DriftError, FileError, ProofError, RuleError, TargetError
 from patcher.target import Target, locate, refuse_source
 
 if TYPE_CHECKING:
@@ -109,12 +109,32 @@ def _planned(target: Target, chosen: tuple[Rule, ...], choice: Choice) -> Prepar
     record = records.load(target)
     facts = installed_facts(target) if choice.vllm is None else recorded_facts(choice.vllm)
     current = {name: read(target, name) for name in _names(target, chosen)}
-    made = plan.make({name: _original(target, record, name, current[name]) for name in current}, chosen, facts)
+    originals = {name: _original(target, record, name, current[name]) for name in current}
+    try:
+        made = plan.make(originals, chosen, facts)
+    except RuleError as error:
+        raise _whose_fault(target, error) from error
     stands = made.after == current
     shown = plan.make(current, chosen, facts).outcomes if stands and made.changed else made.outcomes
     findings = () if made.drifts else tuple(conformance.check(made.after, facts))
     states = _states(target, record, current, made)
     return Prepared(target, chosen, choice.rules_folder, current, made, shown, findings, states, healed)
+
+
+def _whose_fault(target: Target, error: RuleError) -> RuleError | DriftError:
+    """A rule that gives nonsense on a release's own files is wrong; on other files they may be."""
+    from patcher import record as records  # noqa: PLC0415
+
+    modified = [name for name, equal in records.pristine(target).items() if equal is False]
+    if not modified or records.load(target) is not None:
+        return error
+    return DriftError(
+        "a rule does not fit this file, which is not the release's own; nothing was written",
+        where=", ".join(str(target.path(name)) for name in modified),
+        rule=error.rule,
+        found=str(error),
+        hint="reinstall speculators (pip install --force-reinstall --no-deps), or mend the file",
+    )
 
 
 def _names(target: Target, chosen: Sequence[Rule]) -> list[str]:

