@@ -101,7 +101,7 @@ class Results:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a case by its test's name."""
-        name = report.nodeid.rpartition("/")[2].partition("[")[0]
+        name = report.nodeid.partition("[")[0].rpartition("/")[2]  # a case's own name may hold slashes
         if report.when == "call" and report.passed:
             self.passed[name] = self.passed.get(name, 0) + 1
         elif not report.passed:  # skipped too: what did not run is not shown
