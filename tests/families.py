@@ -3,7 +3,7 @@
     python -m tests.families                     all families on 0.16.0 and 0.32.0 that the record does not have yet
     python -m tests.families --vllm 0.20.2 phi3  only these
     python -m tests.families --again             also those that it has
-    python -m tests.families --table             print the table of the record, as the README shows it
+    python -m tests.families --table             put the table of the record into the README, and print it
 
 speculators 0.4.0.1 with all rules, all batches of one generator, and its results in another order of layers.
 """
@@ -117,6 +117,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args(arguments)
     if options.table:
+        matrix.into_readme("families", table())
         print(table())
         return 0
     return 1 if run(options.vllm or RELEASES, options.families or names(), again=options.again) else 0

@@ -166,7 +166,7 @@ def rules(step: int) -> Count:
 
     def trials() -> Iterator[Trial]:
         for path in sorted(folder.glob("*.toml")):
-            for at, damaged in flipped(path.read_bytes(), step * 40):
+            for at, damaged in flipped(path.read_bytes(), step * 80):
                 yield f"{path.name}, byte {at}", partial(attempt, damaged, path.stem)
 
     return count("rule files, flipped", trials())
@@ -190,7 +190,7 @@ def targets(step: int) -> Count:
             files = dict(golden.originals(release))
             for name, data in files.items():
                 lines = data.split(b"\n")
-                for at in range(step % 7, len(lines), step * 4):
+                for at in range(step % 7, len(lines), step * 6):
                     how = source.choice(("dropped", "doubled", "flipped"))
                     changed = _damaged(lines, at, how, source)
                     damaged = {**files, name: b"\n".join(changed)}

@@ -3,7 +3,7 @@
     python -m tests.matrix                     all cells that golden/matrix.json does not have yet
     python -m tests.matrix 0.16.0 0.32.0       only these releases of vLLM
     python -m tests.matrix --again             also those that it has
-    python -m tests.matrix --table             print the table of the record, as the README shows it
+    python -m tests.matrix --table             put the table of the record into the README, and print it
 
 For each vLLM one environment is made, used for the three releases of speculators in turn, and deleted: apply, verify,
 revert. Each cell is written as soon as it is known, so an interrupted run goes on where it stopped.
@@ -33,6 +33,7 @@ from tests.ablation import written
 from tests.releases import SPECULATORS_RELEASES, VLLM_RELEASES
 
 RECORD = Path(__file__).resolve().parent.parent / "golden" / "matrix.json"
+README = RECORD.parent.parent / "README.md"
 WITHOUT_CPU_BUILD = {"0.33.0"}
 # The plain builds of these do not recognise themselves as builds for the CPU.
 BUILDS = {"0.11.0": "0.11.0.post2", "0.11.1": "0.11.1.post2", "0.11.2": "0.11.2.post2", "0.12.0": "0.12.0.post2"}
@@ -158,6 +159,15 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def into_readme(name: str, text: str) -> None:
+    """Put a record's table between its two marks in the README."""
+    readme = README.read_text(encoding="utf-8")
+    head, _, rest = readme.partition(f"<!-- {name} -->\n")
+    _, mark, tail = rest.partition(f"<!-- /{name} -->")
+    assert mark, f"the README has no place for the table of {name}"
+    README.write_text(f"{head}<!-- {name} -->\n{text}\n{mark}{tail}", encoding="utf-8")
+
+
 def _shown(cell: Cell | None) -> str:
     if cell is None:
         return "not run"
@@ -172,6 +182,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args(arguments)
     if options.table:
+        into_readme("matrix", table())
         print(table())
         return 0
     chosen = options.versions or [version for version in VLLM_RELEASES if version not in WITHOUT_CPU_BUILD]

@@ -327,8 +327,9 @@ def tool(tmp_path: Path, then: str) -> Iterator[tuple[subprocess.Popen[bytes], i
     """The tool in a process of its own, while its command runs: that process, and the number of a grandchild."""
     seen = tmp_path / "pid"
     code = textwrap.dedent(f"""
-        import os, pathlib
+        import os, pathlib, signal
         from patcher.verify import process
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins with it ignored
         process.run({brood(seen, then)!r}, environment=os.environ, folder=pathlib.Path({str(tmp_path)!r}),
                     time_limit=300.0, line=lambda _: None)
     """)
