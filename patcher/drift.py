@@ -64,7 +64,7 @@ def at(
     places: Sequence[Match],
 ) -> Drift:
     """A drift with every place where something did match."""
-    lines = _lines(tree.origin)
+    lines = _lines(tree.origin) if places else {}
     shown = tuple(f"{_line(lines, m.nodes)}: {_code(tree.module, m.nodes[0])}" for m in places)
     return Drift(rule, file, what, "\nor\n".join(p.strip("\n") for p in patterns), inside, places=shown)
 
