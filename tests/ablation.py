@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import re
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from patcher import environment, rule, session, transaction
+from patcher.target import locate
 from patcher.verify import Report, verify
 from patcher.verify.report import GOOD
 
@@ -163,8 +165,10 @@ def lines(report: Report) -> list[str]:
 
 @lru_cache
 def interpreter_of(speculators: str, vllm: str, folder: Path | None = None) -> Path:
-    """The interpreter of a real environment of the pair, made if need be."""
-    return environment.make(folder, vllm=vllm, speculators=speculators, python=None, progress=_say)
+    """The interpreter of a real environment of the pair, made if need be, as it was installed."""
+    found = environment.make(folder, vllm=vllm, speculators=speculators, python=None, progress=_say)
+    transaction.revert(locate(found, os.environ))  # what a run that was killed has left
+    return found
 
 
 @contextmanager

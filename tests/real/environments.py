@@ -1,6 +1,6 @@
 """Real environments for the tests: made once, kept in the user's cache, and never left patched.
 
-The tests that change an environment take it back; `pristine` fails loudly if an earlier run was killed before it could.
+The tests that change an environment take it back; what a run that was killed has left is taken back first.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import base64
 import csv
 import functools
 import hashlib
+import os
 from pathlib import Path
 
-from patcher import environment
+from patcher import environment, transaction
+from patcher.target import locate
 
 FILES = (
     "speculators/data_generation/vllm_hidden_states_generator.py",
@@ -22,7 +24,9 @@ FILES = (
 @functools.cache
 def interpreter(vllm: str, speculators: str) -> Path:
     """The interpreter of a real environment of this pair, made if it is not there."""
-    return environment.make(None, vllm=vllm, speculators=speculators, python=None, progress=print)
+    found = environment.make(None, vllm=vllm, speculators=speculators, python=None, progress=print)
+    transaction.revert(locate(found, os.environ))
+    return found
 
 
 def pristine(vllm: str, speculators: str) -> Path:
@@ -31,7 +35,7 @@ def pristine(vllm: str, speculators: str) -> Path:
     for name, hashed in recorded(site_packages(found)).items():
         text = (site_packages(found) / name).read_bytes()
         digest = base64.urlsafe_b64encode(hashlib.sha256(text).digest()).rstrip(b"=").decode()
-        assert hashed == f"sha256={digest}", f"{name} in {found} was changed by an earlier run: revert it"
+        assert hashed == f"sha256={digest}", f"{name} in {found} is not the release's"
     return found
 
 
