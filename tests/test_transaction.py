@@ -95,6 +95,9 @@ def test_fault_01_the_cache_and_other_environments_keep_their_bytes(tmp_path: Pa
     apply(install)
     assert contents(install) == AFTER
     assert without_counts(tree(other.site, tmp_path / "cache")) == before
+    later = environment(tmp_path / "later")
+    uv_install(later, speculators_wheel(wheels), vllm_wheel(wheels), cache=tmp_path / "cache", mode=mode)
+    assert contents(later) == BEFORE
 
 
 def test_fault_01_hard_links_are_the_case_that_is_tested(install: Install) -> None:
