@@ -11,14 +11,13 @@ speculators 0.4.0.1 with all rules, all batches of one generator, and its result
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import importlib
 import sys
 import time
 from collections.abc import Sequence
 
 from patcher.errors import PatchError
 from patcher.verify import Report, verify
-from patcher.verify.run import PAYLOAD
 from tests import ablation, matrix
 
 RECORD = matrix.RECORD.with_name("families.json")
@@ -31,13 +30,7 @@ REFUSAL = "its hidden states can't be extracted here"
 
 def names() -> tuple[str, ...]:
     """The families that the payload has a tiny model for."""
-    spec = importlib.util.spec_from_file_location("families", PAYLOAD / "families.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["families"] = module
-    spec.loader.exec_module(module)
-    return tuple(module.NAMES)
+    return tuple(importlib.import_module("patcher.verify.payload.families").NAMES)
 
 
 def run(releases: Sequence[str], families: Sequence[str], *, again: bool) -> int:

@@ -25,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from patcher import environment, record
 from patcher.errors import PatchError
@@ -56,12 +57,11 @@ def run(versions: Sequence[str], *, again: bool) -> int:
 @contextmanager
 def bytecode() -> Iterator[None]:
     """One folder of bytecode for all runs: the environments of a column lie at one path and hold the same files."""
-    with tempfile.TemporaryDirectory(prefix="speculators-patch-bytecode-") as folder:
-        os.environ["PYTHONPYCACHEPREFIX"] = folder
-        try:
-            yield
-        finally:
-            del os.environ["PYTHONPYCACHEPREFIX"]
+    with (
+        tempfile.TemporaryDirectory(prefix="speculators-patch-bytecode-") as folder,
+        mock.patch.dict(os.environ, PYTHONPYCACHEPREFIX=folder),
+    ):
+        yield
 
 
 def _missing(vllm: str) -> list[str]:

@@ -1,6 +1,6 @@
 """What the program survives, shown: faults and their tests, kill points, load, damaged input.
 
-    python -m tests.survive           all of it (some minutes; strace is used where it is installed)
+    python -m tests.survive           all of it (half an hour; strace is used where it is installed)
     python -m tests.survive --quick   samples
 
 A test named ``test_fault_07_...`` is of fault 7; those that prove more than one thing are listed here.
@@ -84,10 +84,8 @@ def tests_of_faults() -> dict[int, list[str]]:
     """Fault -> the tests that show how it is survived, as pytest names them below tests/."""
     found: dict[int, list[str]] = {number: list(MORE.get(number, [])) for number in FAULTS}
     for path in sorted(TESTS.glob("test_*.py")):
-        for name, numbers in re.findall(
-            r"^def (test_faults?_((?:\d\d_(?:and_)?)+)\w*)", path.read_text(), re.MULTILINE
-        ):
-            for number in re.findall(r"\d\d", numbers):
+        for name in re.findall(r"^def (test_faults?_\d\d_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            for number in re.findall(r"(?<=_)\d\d(?=_)", name):
                 found[int(number)].append(f"{path.name}::{name}")
     return found
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 
 import pytest
 
+from tests.matrix import bytecode
+
 
 @pytest.fixture(scope="package", autouse=True)
 def _bytecode() -> Iterator[None]:
-    with tempfile.TemporaryDirectory(prefix="speculators-patch-bytecode-") as folder, pytest.MonkeyPatch.context() as p:
-        p.setenv("PYTHONPYCACHEPREFIX", folder)
+    with bytecode():
         yield

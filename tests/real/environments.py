@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import base64
 import csv
-import functools
 import hashlib
-import os
 from pathlib import Path
 
-from patcher import environment, transaction
-from patcher.target import locate
+from tests import ablation
 
 FILES = (
     "speculators/data_generation/vllm_hidden_states_generator.py",
@@ -21,17 +18,9 @@ FILES = (
 )
 
 
-@functools.cache
-def interpreter(vllm: str, speculators: str) -> Path:
-    """The interpreter of a real environment of this pair, made if it is not there."""
-    found = environment.make(None, vllm=vllm, speculators=speculators, python=None, progress=print)
-    transaction.revert(locate(found, os.environ))
-    return found
-
-
 def pristine(vllm: str, speculators: str) -> Path:
-    """The same, and its two files are the wheel's, byte for byte."""
-    found = interpreter(vllm, speculators)
+    """The interpreter of a real environment of this pair, whose two files are the wheel's, byte for byte."""
+    found = ablation.interpreter_of(speculators, vllm)
     for name, hashed in recorded(site_packages(found)).items():
         text = (site_packages(found) / name).read_bytes()
         digest = base64.urlsafe_b64encode(hashlib.sha256(text).digest()).rstrip(b"=").decode()
@@ -40,7 +29,7 @@ def pristine(vllm: str, speculators: str) -> Path:
 
 
 def site_packages(python: Path) -> Path:
-    """The one site-packages folder of an environment that `interpreter` made."""
+    """The one site-packages folder of an environment that `pristine` gave."""
     (found,) = (python.parent.parent / "lib").glob("python3*/site-packages")
     return found
 
