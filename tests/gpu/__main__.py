@@ -207,6 +207,8 @@ def main(
     out: Path,
 ) -> None:
     """Run what was asked for; exit with 1 if anything failed."""
+    # Side by side, torch's threads would wait for each other more than they compute.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
     target = locate(python, os.environ, require_vllm=False) if not sources or python else None
     asked = Options(
         interpreter=target.interpreter if target else Path(sys.executable),

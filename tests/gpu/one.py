@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -30,6 +31,7 @@ class Failed(msgspec.Struct, frozen=True):
 def main() -> int:
     """Read a Job from the command line, print a Report or a Failed."""
     job = msgspec.json.decode(sys.argv[1], type=Job)
+    began = time.monotonic()
     try:
         report = verify(
             Path(job.interpreter),
@@ -37,7 +39,7 @@ def main() -> int:
             tp=job.tp,
             sessions=job.sessions,
             time_limit=job.seconds,
-            progress=lambda line: print(line, file=sys.stderr, flush=True),
+            progress=lambda line: print(f"{time.monotonic() - began:4.0f} s  {line}", file=sys.stderr, flush=True),
         )
     except PatchError as error:
         sys.stdout.buffer.write(msgspec.json.encode(Failed(str(error))))
