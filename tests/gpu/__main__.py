@@ -25,14 +25,16 @@ import msgspec
 
 from patcher.target import locate
 from patcher.verify.report import Report
+from tests import matrix
 from tests.gpu import one, overlay, proofs, record
 from tests.gpu.record import Cell, Proof, Record
 
 FAMILIES = ("llama", "qwen3", "qwen3_moe", "gpt_oss", "gemma2", "deepseek_v2", "deepseek_v3", "kimi_k25")
-RUNNERS = ("default", "V1", "V2")
 RANKED = ("llama", "deepseek_v3")
 PROOFS = ("before", "after", "fork", "ranks")
 LEAST_SECONDS = 45.0
+# vLLM looks for a free port, lets go of it and takes it again.
+PORT_TAKEN = "EADDRINUSE"
 # With these, 0.4.x starts on a recent vLLM, and what is wrong on a GPU can be seen.
 STARTING = ("pydantic-torch", "request-eos-token")
 
@@ -110,12 +112,21 @@ class Run:
 
     def cell(self, family: str, runner: str) -> None:
         """Verify one family with one model runner."""
+        found = self._verified(family, runner)
+        if found and found.failed and PORT_TAKEN in found.failed:
+            say(f"{self.version} {family}, {runner}: once more, a process beside it has taken its port")
+            found = self._verified(family, runner)
+        if found:
+            self.keep(found)
+        else:
+            say(f"{self.version} {family}, {runner}: not run, no time is left")
+
+    def _verified(self, family: str, runner: str) -> Cell | None:
         began = time.monotonic()
         asked = self.options
         sessions = asked.sessions if runner == "default" else asked.other_sessions
         if asked.left < LEAST_SECONDS:
-            say(f"{self.version} {family}, {runner}: not run, no time is left")
-            return
+            return None
         job = one.Job(str(asked.interpreter), family, asked.tp, sessions, asked.left - 15)
         done = subprocess.run(
             [sys.executable, "-m", "tests.gpu.one", msgspec.json.encode(job).decode()],
@@ -127,7 +138,7 @@ class Run:
         log = self.options.out / "logs" / f"{self.record.name}-{family}-{runner}-{asked.tp}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_bytes(done.stderr + b"\n" + done.stdout[-200_000:])
-        self.keep(self._read(done.stdout, family, runner, time.monotonic() - began))
+        return self._read(done.stdout, family, runner, time.monotonic() - began)
 
     def _read(self, text: bytes, family: str, runner: str, seconds: float) -> Cell:
         try:
@@ -139,12 +150,18 @@ class Run:
         return record.cell(report, family=family, asked=runner, tp=self.options.tp, seconds=seconds)
 
     def before(self) -> None:
-        """``verify`` fails on the files as they were released, and with the rules that only let it start."""
+        """``verify`` fails on the files as they were released, and on 0.4.x with the rules that only let it start."""
         interpreter, left = self.options.interpreter, self.options.left - 15
         self.keep(proofs.fails("verify before apply", interpreter, self.pristine, left))
+        if self.version == "0.3.0":  # it calls too much that has changed to start with few rules
+            return
+        name = f"verify with {' and '.join(STARTING)} only"
         chosen = [word for rule in STARTING for word in ("--only", rule)]
-        overlay.tool("apply", "-p", interpreter, *chosen, folder=self.starting)
-        self.keep(proofs.fails(f"verify with {' and '.join(STARTING)} only", interpreter, self.starting, left))
+        shown, _ = proofs.apply(interpreter, self.starting, *chosen)
+        if shown[0].passed:
+            self.keep(proofs.fails(name, interpreter, self.starting, left))
+        else:
+            self.keep(msgspec.structs.replace(shown[0], name=name))
 
     def after(self) -> None:
         """``verify`` passes on the applied files."""
@@ -184,13 +201,14 @@ def _words(text: str | None) -> tuple[str, ...] | None:
 @click.option("-p", "--python", type=click.Path(path_type=Path), help="The target: an interpreter or an environment.")
 @click.option("--speculators", "sources", multiple=True, type=click.Path(path_type=Path), help="An unpacked release.")
 @click.option("--families", default=",".join(FAMILIES), show_default=True)
-@click.option("--runners", default=",".join(RUNNERS), show_default=True)
+@click.option("--runners", default=",".join(record.RUNNERS), show_default=True)
 @click.option("--sessions", help="Generators of a cell with the default runner; all by default.")
 @click.option("--other-sessions", default="default,order", show_default=True, help="Of a cell with a chosen runner.")
 @click.option("--proofs", "shown", default="before,after,fork", show_default=True, help=f"Of {', '.join(PROOFS)}.")
 @click.option("--tp", default=1, show_default=True, help="Tensor parallel size.")
 @click.option("--jobs", default=4, show_default=True, help="How many extractions run side by side.")
 @click.option("--limit", default=3600.0, show_default=True, help="Seconds for everything.")
+@click.option("--table", is_flag=True, help="Put the table of golden/gpu into the README, print it, and run nothing.")
 @click.option("--out", type=click.Path(path_type=Path), default=record.FOLDER, show_default=True)
 def main(
     *,
@@ -204,9 +222,14 @@ def main(
     tp: int,
     jobs: int,
     limit: float,
+    table: bool,
     out: Path,
 ) -> None:
     """Run what was asked for; exit with 1 if anything failed."""
+    if table:
+        matrix.into_readme("gpu", record.table())
+        click.echo(record.table())
+        return
     # Side by side, torch's threads would wait for each other more than they compute.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
     target = locate(python, os.environ, require_vllm=False) if not sources or python else None

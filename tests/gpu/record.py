@@ -6,9 +6,11 @@ import os
 from pathlib import Path
 
 import msgspec
+from packaging.version import Version
 
 from patcher.verify.report import GOOD, Report, Row
 
+RUNNERS = ("default", "V1", "V2")
 FOLDER = Path(__file__).resolve().parents[2] / "golden" / "gpu"
 
 
@@ -81,11 +83,43 @@ class Record(msgspec.Struct, omit_defaults=True):
             self.proofs = sorted([*(p for p in self.proofs if p.name != found.name), found], key=lambda p: p.name)
 
 
+def read(path: Path) -> Record:
+    """A record's file."""
+    return msgspec.json.decode(path.read_bytes(), type=Record)
+
+
+def every() -> list[Record]:
+    """All that were kept, the oldest vLLM first."""
+    found = [read(path) for path in FOLDER.glob("*.json")]
+    return sorted(found, key=lambda record: (Version(record.vllm), Version(record.speculators)))
+
+
+def table() -> str:
+    """The records for the README: a line for each family on each vLLM, a column for each release and model runner."""
+    records = every()
+    columns = [(release, asked) for release in sorted({r.speculators for r in records}) for asked in RUNNERS]
+    heads = [f"{release}, {asked}" for release, asked in columns]
+    lines = [f"| vLLM | family | {' | '.join(heads)} |", "|---" * (2 + len(heads)) + "|"]
+    for vllm in dict.fromkeys(record.vllm for record in records):
+        cells = {(r.speculators, *cell.key): cell for r in records if r.vllm == vllm for cell in r.cells}
+        for family in dict.fromkeys(name for _, name, _, _ in cells):
+            shown = [_shown(cells.get((release, family, asked, 1))) for release, asked in columns]
+            lines.append(f"| {vllm} | {family} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def _shown(cell: Cell | None) -> str:
+    if cell is None:
+        return "-"
+    ran = f" ({cell.runner})" if cell.asked == "default" else ""
+    return f"right, {cell.worst:.2%}{ran}" if cell.passed and cell.worst is not None else "not finished"
+
+
 def load(folder: Path, vllm: str, speculators: str) -> Record:
     """The record that is there, or an empty one."""
     empty = Record(vllm=vllm, speculators=speculators)
     path = folder / empty.name
-    return msgspec.json.decode(path.read_bytes(), type=Record) if path.is_file() else empty
+    return read(path) if path.is_file() else empty
 
 
 def save(folder: Path, record: Record) -> None:
@@ -110,7 +144,7 @@ def cell(report: Report, *, family: str, asked: str, tp: int, seconds: float) ->
         seconds=round(seconds, 1),
         worst=_short(max(worst)) if worst else None,
         batches=tuple(_batch(row) for row in report.rows),
-        failed=None if report.passed else report.stopped or _first_wrong(report),
+        failed=None if report.passed else " | ".join([report.stopped or _first_wrong(report), *report.causes[:2]]),
     )
 
 

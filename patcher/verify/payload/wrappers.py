@@ -3,8 +3,12 @@
 # ruff: noqa: PLC0415, S106 - torch and vLLM are for the script; a token of a vocabulary is no password
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import pathlib
+import subprocess
+import sys
 
 import families
 
@@ -46,7 +50,8 @@ def _byte_characters():
 
 # Where a wrapper's language model lies by itself, in transformers' own form.
 TEXT_FOLDER = "text"
-# Another name, and no class of its own: transformers 5 gives a subclass without an __init__ one that keeps dictionaries.
+VISION_FILE = "vision.safetensors"
+# No class of its own: transformers 5 gives one without an __init__ another, which leaves the parts as dictionaries.
 KIMI_CONFIGURATION = """
 from vllm.transformers_utils.configs.kimi_k25 import KimiK25Config as TinyConfig
 """
@@ -91,10 +96,12 @@ def kimi(folder, config, save_text):
     for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
         if (text / name).is_file():
             (text / name).replace(folder / name)
-    remote = {"AutoConfig": "tiny_configuration.TinyConfig"}
-    whole = {**config, "auto_map": remote, "torch_dtype": "bfloat16", "dtype": "bfloat16"}
+    whole = {**config, "torch_dtype": "bfloat16", "dtype": "bfloat16"}
+    # Later vLLM takes transformers' own.
+    if importlib.util.find_spec("vllm.transformers_utils.configs.kimi_k25"):
+        whole["auto_map"] = {"AutoConfig": "tiny_configuration.TinyConfig"}
+        (folder / "tiny_configuration.py").write_text(KIMI_CONFIGURATION)
     (folder / "config.json").write_text(json.dumps(whole, indent=1))
-    (folder / "tiny_configuration.py").write_text(KIMI_CONFIGURATION)
     (folder / "tiny_processor.py").write_text(KIMI_PROCESSOR)
     processor = {
         "image_processor_type": "TinyProcessor",
@@ -103,14 +110,23 @@ def kimi(folder, config, save_text):
         "media_proc_cfg": KIMI_MEDIA,
     }
     (folder / "preprocessor_config.json").write_text(json.dumps(processor))
-    weights.update(_vision_weights(folder))
+    # In a process of its own, which lets go of its memory.
+    subprocess.run([sys.executable, __file__, str(folder)], check=True, stdin=subprocess.DEVNULL)
+    weights.update(load_file(folder / VISION_FILE))
+    (folder / VISION_FILE).unlink()
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def _vision_weights(folder):
+def vision_weights(folder):
+    """Write random weights for all but the language model of a wrapper that has none yet."""
     import torch
 
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    if not families.has_gpu() and importlib.util.find_spec("vllm.triton_utils.dispatcher"):
+        # It looks into every module that is loaded, and llvmlite, which numba loads, has an object that answers to any
+        # name: without numba vLLM takes the model's own image processor (_rebind_kernels, vLLM 0.32).
+        sys.modules["numba"] = None
+    from safetensors.torch import save_file
     from vllm import LLM
 
     # Without a size of its own vLLM measures what is free, and counts what others use of the GPU as its own.
@@ -133,4 +149,9 @@ def _vision_weights(folder):
 
     llm.apply_model(note)
     torch.manual_seed(21)
-    return {name: (torch.randn(shape) * 0.06).bfloat16() for name, shape in shapes.items()}
+    made = {name: (torch.randn(shape) * 0.06).bfloat16() for name, shape in shapes.items()}
+    save_file(made, folder / VISION_FILE)
+
+
+if __name__ == "__main__":
+    vision_weights(pathlib.Path(sys.argv[1]))
