@@ -8,7 +8,6 @@ Written to a file: ``{prompt key: tensor of [layers, tokens, hidden]}``. Layer `
 from __future__ import annotations
 
 import argparse
-import os
 import pathlib
 
 import batches
@@ -55,7 +54,7 @@ def by_transformers(folder, prompts):
 
 def by_vllm(folder, prompts, gpu_memory_utilization, *, gpu):
     """Forward hooks in vLLM's own, untouched model: a plain ``LLM`` in this process, one prompt a call."""
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    wrappers.vllm_in_this_process()
     from vllm import LLM, SamplingParams
     from vllm.config import CacheConfig
 

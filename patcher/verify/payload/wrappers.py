@@ -117,15 +117,20 @@ def kimi(folder, config, save_text):
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+def vllm_in_this_process():
+    """Let the next ``LLM`` run here, not in a process of its own: its modules can then be reached."""
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    if not families.has_gpu() and importlib.util.find_spec("vllm.triton_utils.dispatcher"):
+        # On a CPU it looks into every module that is loaded, and llvmlite, which numba loads, has an object that
+        # answers to any name. Without numba vLLM takes the model's own image processor (_rebind_kernels, vLLM 0.32).
+        sys.modules["numba"] = None
+
+
 def vision_weights(folder):
     """Write random weights for all but the language model of a wrapper that has none yet."""
     import torch
 
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    if not families.has_gpu() and importlib.util.find_spec("vllm.triton_utils.dispatcher"):
-        # It looks into every module that is loaded, and llvmlite, which numba loads, has an object that answers to any
-        # name: without numba vLLM takes the model's own image processor (_rebind_kernels, vLLM 0.32).
-        sys.modules["numba"] = None
+    vllm_in_this_process()
     from safetensors.torch import save_file
     from vllm import LLM
 
