@@ -379,12 +379,17 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_the_prompts_are_those_that_uncover_the_known_faults() -> None:
     batches = importlib.import_module("batches")
 
-    lengths = {name: [len(p) for p in batches.prompts(name, 288)] for name in ("mixed", "fifty", "long", "shared")}
+    names = ("mixed", "fifty", "long", "shared", "33", "100")
+    lengths = {name: [len(p) for p in batches.prompts(name, 288)] for name in names}
     assert len(lengths["mixed"]) > 10  # text order of request ids
     assert {15, 16, 17} <= set(lengths["mixed"])  # around a block
     assert lengths["mixed"] != sorted(lengths["mixed"])
     assert len(lengths["fifty"]) > 32  # requests at once
     assert sum(lengths["fifty"]) > 8192  # tokens in a step
+    assert len(lengths["33"]) == 33  # one more than at once
+    assert sum(lengths["33"]) < 256
+    assert len(lengths["100"]) == 100
+    assert lengths["100"] != sorted(lengths["100"])
     assert max(lengths["long"]) > batches.MAX_MODEL_LEN
     shared = batches.prompts("shared", 288)
     assert sum(p[:48] == shared[0][:48] for p in shared) > 3

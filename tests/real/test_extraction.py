@@ -40,6 +40,7 @@ def applied_and_reverted(interpreter: Path, **options: object) -> Report:
 def right_in_every_batch(report: Report) -> None:
     assert problems(report) == ""
     wanted = {"default/one", "default/mixed", "default/again", "default/shared", "default/fifty", "default/long"}
+    wanted |= {"default/33", "default/100"}
     wanted |= {"order/mixed", "repeat/mixed", "chunked/mixed", "prefix-caching/mixed", "twin-second/hash-seed"}
     assert wanted <= {row.name for row in report.rows}
     assert report.row("prefix-caching", "mixed").none_hash_set

@@ -31,7 +31,7 @@ class Session:
 
 
 SESSIONS = (
-    Session("default", ("one", "mixed", "again", "shared", "fifty", "long")),
+    Session("default", ("one", "mixed", "again", "shared", "fifty", "long", "33", "100")),
     Session("order", ("mixed",), layers="4,0,2"),
     Session("repeat", ("mixed",), layers="2,2"),
     Session("chunked", ("mixed", "again"), max_num_batched_tokens=64),
@@ -53,6 +53,8 @@ def prompts(batch: str, vocabulary: int) -> list[list[int]]:
         "shared": _shared,
         "fifty": _fifty,
         "long": _long,
+        "33": _thirty_three,
+        "100": _hundred,
     }[batch](vocabulary)
 
 
@@ -83,3 +85,13 @@ def _fifty(vocabulary: int) -> list[list[int]]:
 
 def _long(vocabulary: int) -> list[list[int]]:
     return [_draw("long", MAX_MODEL_LEN + 44, vocabulary), _draw("beside-long", 19, vocabulary)]
+
+
+def _thirty_three(vocabulary: int) -> list[list[int]]:
+    """One request more than run at once, and few tokens: only the number of requests decides about the steps."""
+    return [_draw(f"33-{index}", 1 + index % 7, vocabulary) for index in range(33)]
+
+
+def _hundred(vocabulary: int) -> list[list[int]]:
+    """Four rounds of requests of unequal length, which end in another order than they began."""
+    return [_draw(f"100-{index}", 1 + 41 * index % 60, vocabulary) for index in range(100)]
