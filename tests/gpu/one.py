@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ import msgspec
 
 from patcher.errors import PatchError
 from patcher.verify import verify
+from tests.gpu import overlay
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -26,6 +28,17 @@ class Failed(msgspec.Struct, frozen=True):
     """There is no report: why."""
 
     failed: str
+
+
+def start(job: Job, folder: Path, *, runner: str = "default") -> subprocess.CompletedProcess[bytes]:
+    """Run a job with the copy of speculators in ``folder``: what it printed."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.gpu.one", msgspec.json.encode(job).decode()],
+        cwd=overlay.ROOT,
+        env=overlay.environment(folder, runner=runner),
+        capture_output=True,
+        check=False,
+    )
 
 
 def main() -> int:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from patcher.verify import process
-from tests.gpu import overlay
+from patcher.verify.report import Report
+from tests import ablation
+from tests.gpu import one, overlay
 from tests.gpu.record import Proof
 
 PAYLOAD = overlay.ROOT / "patcher" / "verify" / "payload"
@@ -39,6 +44,22 @@ def after(interpreter: Path, patched: Path, seconds: float) -> Proof:
 def _verify(interpreter: Path, folder: Path, seconds: float) -> subprocess.CompletedProcess[str]:
     words = ("verify", "-p", interpreter, "--time-limit", f"{max(seconds, 1):.0f}")
     return overlay.tool(*words, folder=folder, seconds=max(seconds, 1) + 60)
+
+
+def without(rule: str, family: str, shows: str, interpreter: Path, folder: Path, seconds: float) -> Proof:
+    """A rule that only a GPU misses is left out: its symptom must show."""
+    name = f"without {rule}: {family}"
+    left_out = overlay.tool("apply", "-p", interpreter, "--skip", rule, folder=folder)
+    if left_out.returncode:
+        return Proof(name, passed=False, said=_ended(left_out))
+    job = one.Job(str(interpreter), family, sessions=("default",), seconds=seconds)
+    text = one.start(job, folder).stdout
+    try:
+        report = msgspec.json.decode(text, type=Report)
+    except msgspec.DecodeError:
+        return Proof(name, passed=False, said=text.decode(errors="replace")[-900:])
+    found = next((line for line in ablation.lines(report) if re.search(shows, line)), None)
+    return Proof(name, found is not None, found[:900] if found else report.table()[-900:])
 
 
 def vllm_version(interpreter: Path, folder: Path) -> str:
