@@ -124,6 +124,7 @@ def facts_of(report: Report) -> Cell:
         "python": report.python,
         "worst": max((row.worst for row in report.rows if row.worst is not None), default=None),
         **({"causes": list(report.causes)} if report.causes else {}),
+        **({"stopped": report.stopped, "log": report.log_tail[-1500:]} if report.stopped else {}),
         "batches": {row.name: _batch(row) for row in report.rows},
     }
 

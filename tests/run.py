@@ -26,7 +26,8 @@ CHECKS = (
     ("ruff", "check", "."),
     ("ruff", "format", "--check", "."),
     ("mypy",),
-    ("pytest",),
+    # The real extractions, which start in one thread, beside all others: see tests/real/conftest.py.
+    ("pytest", "-n", "2", "--dist", "loadgroup"),
 )
 
 
