@@ -301,6 +301,7 @@ def verify(
     from patcher import verify as proof  # noqa: PLC0415
     from patcher.target import locate  # noqa: PLC0415
 
+    family, config, asked = _family(family), _config_file(model), _layers(layers)
     target = locate(python, os.environ)
     click.echo("\n".join(output.target_lines(target, None)), err=True)
     if target.missing:
@@ -308,8 +309,8 @@ def verify(
     report = proof.verify(
         target.interpreter,
         family=family,
-        model_config=_config_file(model),
-        layers=_layers(layers),
+        model_config=config,
+        layers=asked,
         tp=tp,
         time_limit=time_limit,
         progress=_progress,
@@ -324,7 +325,26 @@ def _config_file(model: Path | None) -> Path | None:
     path = model / "config.json" if model.is_dir() else model
     if not path.is_file():
         raise TargetError("the model has no config.json", where=str(path), hint="name a model's folder")
+    import json  # noqa: PLC0415
+
+    try:
+        config = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise TargetError("the model's config.json can't be read", where=str(path), found=str(error)) from error
+    if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
+        raise TargetError("the model's config.json names no model_type", where=str(path))
     return path
+
+
+def _family(name: str) -> str:
+    from importlib import import_module  # noqa: PLC0415
+
+    # The payload is for the target's interpreter; this file of it needs the standard library only.
+    names = import_module("patcher.verify.payload.families").NAMES
+    if name not in names:
+        known = ", ".join(sorted(names))
+        raise click.BadParameter(f"no tiny model is of the type {name!r}; there are {known}", param_hint="--family")
+    return name
 
 
 def _layers(text: str | None) -> list[int] | None:

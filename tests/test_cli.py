@@ -357,3 +357,38 @@ def test_output_that_nobody_reads_is_no_failure(environment: Environment) -> Non
     ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
     assert "Traceback" not in ended.stderr
     assert ended.returncode in {0, 141}, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "the model has no config.json"),
+        ("{not json", "the model's config.json can't be read"),
+        ("[]", "the model's config.json names no model_type"),
+        ('{"model_type": 3}', "the model's config.json names no model_type"),
+    ],
+)
+def test_a_model_that_says_nothing_is_refused_before_the_target_is_looked_for(
+    tmp_path: Path, run: Command, text: str | None, said: str
+) -> None:
+    if text is not None:
+        (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    ended = run("verify", "-p", tmp_path / "no-environment", "--model", tmp_path)
+    assert ended.code == 4
+    assert said in ended.err
+    assert str(tmp_path / "config.json") in ended.err
+
+
+def test_a_model_with_a_configuration_comes_as_far_as_the_target(tmp_path: Path, run: Command) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
+    ended = run("verify", "-p", tmp_path / "no-environment", "--model", tmp_path)
+    assert ended.code == 4
+    assert "no-environment" in ended.err
+    assert "config.json" not in ended.err
+
+
+def test_a_family_without_a_tiny_model_is_named_with_those_that_have_one(tmp_path: Path, run: Command) -> None:
+    ended = run("verify", "-p", tmp_path / "no-environment", "--family", "lama")
+    assert ended.code == 2
+    assert "'lama'" in ended.err
+    assert "deepseek_v3" in ended.err

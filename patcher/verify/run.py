@@ -25,6 +25,7 @@ ERROR_LINE = re.compile(r"(?:^|\] |: )((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Excep
 MOST_CAUSES = 3
 
 # Where Linux distributions put gperftools' allocator.
+_IMPORTS = "the interpreter must be able to import torch, transformers, vllm and speculators"
 _TCMALLOC = (
     "/usr/lib/*/libtcmalloc_minimal.so.4",
     "/usr/lib*/libtcmalloc_minimal.so.4",
@@ -125,7 +126,7 @@ def _read(out: Path, ended: process.Ended, time_limit: float) -> Report:
         raise ProofError(
             "The check wrote no report" + (f": {stopped}" if stopped else ""),
             found=ended.tail[-4000:] or "no output",
-            hint="the interpreter must be able to import torch, transformers, vllm and speculators",
+            hint=_IMPORTS if "ImportError" in ended.tail or "ModuleNotFoundError" in ended.tail else None,
         ) from error
     finished = report.finished and stopped is None
     return msgspec.structs.replace(report, stopped=stopped, finished=finished, log_tail=ended.tail)

@@ -39,7 +39,12 @@ def make(folder, config, special=None):
 def _weights(folder, config):
     import torch
     import transformers
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+    if config["model_type"] not in CONFIG_MAPPING:
+        raise SystemExit(
+            f"verify: transformers {transformers.__version__} has no model of the type {config['model_type']}"
+        )
     torch.manual_seed(20)
     rest = {key: value for key, value in config.items() if key != "model_type"}
     built = transformers.AutoConfig.for_model(config["model_type"], **rest)
