@@ -81,7 +81,7 @@ OTHERS = (
     Symptom("none-hash-once", r"twin-second/hash-seed wrong NONE_HASH changed", sessions=("twin",)),
     Symptom("layer-order", r"order/mixed wrong", sessions=("order",)),
     Symptom("eagle3-gate", r"does not support hidden state extraction", family="deepseek_v2"),
-    Symptom("base-model", r"AttributeError: .*has no attribute 'model'", family="kimi_k25"),
+    Symptom("base-model", r"object has no attribute 'model'", family="kimi_k25"),
     Symptom("max-batched-tokens", r"chunked/start skipped", sessions=("chunked",)),
     Symptom("request-eos-token", r"TypeError: .*eos_token_id", speculators="0.4.0.1", vllm="0.20.2"),
     Symptom(
