@@ -133,10 +133,22 @@ def vision_weights(folder):
     vllm_in_this_process()
     from safetensors.torch import save_file
     from vllm import LLM
+    from vllm.model_executor.model_loader.dummy_loader import DummyModelLoader
 
+    shapes = {}
+    load = DummyModelLoader.load_weights
+
+    def load_and_note(loader, model, *args, **kwargs):
+        # Now: a CPU build packs what it has loaded, and empties the parameters.
+        for name, value in model.named_parameters():
+            if not name.startswith("language_model."):
+                shapes[name] = tuple(value.shape)
+        return load(loader, model, *args, **kwargs)
+
+    DummyModelLoader.load_weights = load_and_note
     # Without a size of its own vLLM measures what is free, and counts what others use of the GPU as its own.
     own = {"gpu_memory_utilization": 0.05, "kv_cache_memory_bytes": 1 << 28} if families.has_gpu() else {}
-    llm = LLM(
+    LLM(
         model=str(folder),
         load_format="dummy",
         max_model_len=64,
@@ -145,14 +157,6 @@ def vision_weights(folder):
         skip_mm_profiling=True,
         **{"gpu_memory_utilization": 0.3, **own},
     )
-    shapes = {}
-
-    def note(model):
-        for name, value in model.named_parameters():
-            if not name.startswith("language_model."):
-                shapes[name] = tuple(value.shape)
-
-    llm.apply_model(note)
     torch.manual_seed(21)
     made = {name: (torch.randn(shape) * 0.06).bfloat16() for name, shape in shapes.items()}
     save_file(made, folder / VISION_FILE)
