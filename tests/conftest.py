@@ -9,11 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from patcher import cli
 
 GENERATOR = "speculators/data_generation/vllm_hidden_states_generator.py"
 WORKER = "speculators/data_generation/custom_worker.py"
+
+
+class RealTogether(LoadScopeScheduling):  # type: ignore[misc]
+    """One process runs the real extractions, which share environments and start in one thread; the other all others.
+
+    xdist's own groups need a pytest before 9.2.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "real" if nodeid.startswith("tests/real/") else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> RealTogether:
+    """How the tests are dealt out: the scope with the most tests first."""
+    return RealTogether(config, log)
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ CHECKS = (
     ("ruff", "check", "."),
     ("ruff", "format", "--check", "."),
     ("mypy",),
-    # The real extractions, which start in one thread, beside all others: see tests/real/conftest.py.
-    ("pytest", "-n", "2", "--dist", "loadgroup"),
+    # The real extractions, which start in one thread, beside all others: tests/conftest.py deals them out.
+    ("pytest", "-n", "2"),
 )
 
 

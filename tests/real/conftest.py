@@ -1,7 +1,6 @@
 """One folder of bytecode for all runs: each would compile the thousands of modules of torch and vLLM again.
 
-The tests here are one group (``xdist_group``), so one process runs them all, one after the other: they share
-environments, and what was measured on them.
+One process runs all tests here, one after the other (tests/conftest.py): they share environments.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from patcher.verify import Report, verify
 from tests import ablation
 from tests.real import environments, refusals
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("real")]
+pytestmark = pytest.mark.real
 
 
 def problems(report: Report) -> str:

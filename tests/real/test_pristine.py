@@ -13,7 +13,7 @@ from tests.real.environments import pristine
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("real")]
+pytestmark = pytest.mark.real
 
 
 def report(vllm: str, speculators: str, sessions: Sequence[str], batches: Sequence[str] | None = None) -> Report:
