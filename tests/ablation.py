@@ -102,7 +102,7 @@ OTHERS = (
     Symptom("unsupported-model", r"hybrid: (?!.*Mamba or linear attention)", refusals=True),
     Symptom("tokenizer-remote-code", r"tokenizer with code: (?!.*Layer index 99)", refusals=True),
     Symptom(
-        "sliding-block-size", r"ValueError: .*failed to convert the KV cache specs", vllm="0.32.0", family="gemma2"
+        "sliding-block-size", r"ValueError: .*failed to convert the KV cache specs", vllm="0.26.0", family="gemma2"
     ),
 )
 SYMPTOMS = {symptom.rule: symptom for symptom in (*CASCADE, *OTHERS)}

