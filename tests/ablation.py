@@ -105,6 +105,14 @@ OTHERS = (
         "sliding-block-size", r"ValueError: .*failed to convert the KV cache specs", vllm="0.26.0", family="gemma2"
     ),
 )
+# What no CPU build of vLLM can miss, and why.
+ELSEWHERE = {
+    "spawn-workers": "forked workers can use a CPU; `python -m tests.gpu` shows both (fork)",
+    "block-stride": "a GPU's back ends only; `python -m tests.gpu --proofs without`",
+    "layer-windows": "a GPU's back ends only; `python -m tests.gpu --proofs without`",
+    "group-block-size": "a GPU's MLA back ends only; `python -m tests.gpu --proofs without`",
+    "kv-cache-planning-module": "from vLLM 0.33 on, which has no CPU build: `check` finds the import that is missing",
+}
 SYMPTOMS = {symptom.rule: symptom for symptom in (*CASCADE, *OTHERS)}
 
 

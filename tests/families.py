@@ -1,4 +1,4 @@
-"""Every model family on a real vLLM: right, or refused with the reason, or what vLLM itself does not run there.
+"""Every model family on a real vLLM: right, or refused with the reason.
 
     python -m tests.families                     all families on 0.16.0 and 0.32.0 that the record does not have yet
     python -m tests.families --vllm 0.20.2 phi3  only these
@@ -23,14 +23,12 @@ from tests import ablation, matrix
 RECORD = matrix.RECORD.with_name("families.json")
 SPECULATORS = "0.4.0.1"
 RELEASES = ("0.16.0", "0.32.0")
-NOTHING_WRONG = {"right", "refused", "refused by vLLM", "not runnable here"}
+NOTHING_WRONG = {"right", "refused", "refused by vLLM"}
 SESSIONS = ("default", "order")
 # What the rule unsupported-model says.
 REFUSAL = "its hidden states can't be extracted here"
 # What vLLM itself says of a model that it has no implementation for, while it loads it.
 NO_IMPLEMENTATION = "vLLM has no other way to handle it"
-# How the payload says that vLLM's own forward, which nothing has touched, did not end.
-NO_REFERENCE = "reference.py ended with exit status -"
 
 
 def names() -> tuple[str, ...]:
@@ -71,16 +69,15 @@ def _cell(vllm: str, family: str) -> matrix.Cell:
 
 
 def verdict(report: Report) -> str:
-    """right, refused (by name, before the first batch; or by vLLM, without any batch), not runnable here, or wrong."""
+    """right, refused (by name, before the first batch; or by vLLM, without any batch), or wrong."""
     if report.passed:
         return "right"
-    if not report.rows and NO_REFERENCE in report.log_tail:
-        return "not runnable here"
-    if all(row.batch == "start" for row in report.rows) and any(NO_IMPLEMENTATION in cause for cause in report.causes):
+    if not report.rows or any(row.batch != "start" for row in report.rows):
+        return "wrong"
+    if any(NO_IMPLEMENTATION in cause for cause in report.causes):
         return "refused by vLLM"
-    starts = [row for row in report.rows if row.batch == "start"]
-    refused = all(row.error is not None and REFUSAL in row.error.text for row in starts)
-    return "refused" if starts and refused and len(starts) == len(report.rows) else "wrong"
+    refused = all(row.error is not None and REFUSAL in row.error.text for row in report.rows)
+    return "refused" if refused else "wrong"
 
 
 def table() -> str:

