@@ -207,6 +207,11 @@ def written(interpreter: Path, skip: Sequence[str]) -> Iterator[session.Prepared
         transaction.revert(prepared.target)
 
 
+def without_folders(text: str) -> str:
+    """A traceback without the folders of this machine: files are told from site-packages or the payload on."""
+    return re.sub(r'"/[^" ]*/(?=(?:site-packages|payload)/)', '"', text)
+
+
 def _say(line: str) -> None:
     print(f"  {line}", file=sys.stderr, flush=True)
 
@@ -229,7 +234,7 @@ def main(names: Sequence[str]) -> int:
         record[shown.rule] = {
             "pair": shown.pair,
             "family": shown.family,
-            "symptom": shown.symptom[:400],
+            "symptom": without_folders(shown.symptom)[:400],
             "apply --skip stops at conformance": not shown.conforms,
             "seconds": shown.seconds,
         }
