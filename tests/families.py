@@ -117,7 +117,6 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.table:
         matrix.into_readme("families", table())
-        print(table())
         return 0
     return 1 if run(options.vllm or RELEASES, options.families or names(), again=options.again) else 0
 

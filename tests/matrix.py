@@ -161,12 +161,13 @@ def table() -> str:
 
 
 def into_readme(name: str, text: str) -> None:
-    """Put a record's table between its two marks in the README."""
+    """Put a record's table between its two marks in the README, and print it."""
     readme = README.read_text(encoding="utf-8")
     head, _, rest = readme.partition(f"<!-- {name} -->\n")
     _, mark, tail = rest.partition(f"<!-- /{name} -->")
     assert mark, f"the README has no place for the table of {name}"
     README.write_text(f"{head}<!-- {name} -->\n{text}\n{mark}{tail}", encoding="utf-8")
+    print(text)
 
 
 def _shown(cell: Cell | None) -> str:
@@ -184,7 +185,6 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.table:
         into_readme("matrix", table())
-        print(table())
         return 0
     chosen = options.versions or [version for version in VLLM_RELEASES if version not in WITHOUT_CPU_BUILD]
     return 1 if run(chosen, again=options.again) else 0

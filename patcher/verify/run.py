@@ -24,8 +24,9 @@ PREFIX = "verify: "
 ERROR_LINE = re.compile(r"(?:^|\] |: )((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:: .*)?)$")
 MOST_CAUSES = 3
 
-# Where Linux distributions put gperftools' allocator.
 _IMPORTS = "the interpreter must be able to import torch, transformers, vllm and speculators"
+
+# Where Linux distributions put gperftools' allocator.
 _TCMALLOC = (
     "/usr/lib/*/libtcmalloc_minimal.so.4",
     "/usr/lib*/libtcmalloc_minimal.so.4",
