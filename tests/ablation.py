@@ -42,6 +42,7 @@ class Symptom:
         family: the tiny model.
         sessions, batches: what is run; the same for many rules, whose controls are then one run.
         refusals: run what a generator must refuse, in place of an extraction.
+        alone: the rules that need this one stay in.
     """
 
     rule: str
@@ -52,6 +53,7 @@ class Symptom:
     sessions: tuple[str, ...] = ("default",)
     batches: tuple[str, ...] = ("one", "mixed", "again")
     refusals: bool = False
+    alone: bool = False
 
     def lines(self, interpreter: Path) -> list[str]:
         """What the run says, a line for each thing; nothing where an extraction is right."""
@@ -102,6 +104,14 @@ OTHERS = (
     Symptom("unsupported-model", r"hybrid: (?!.*Mamba or linear attention)", refusals=True),
     Symptom("tokenizer-remote-code", r"tokenizer with code: (?!.*Layer index 99)", refusals=True),
     Symptom(
+        "group-block-size",
+        r"prefix-caching/start error .*hash_block_size == block_size",
+        speculators="0.4.0.1",
+        vllm="0.20.2",
+        sessions=("prefix-caching",),
+        alone=True,
+    ),
+    Symptom(
         "sliding-block-size", r"ValueError: .*failed to convert the KV cache specs", vllm="0.26.0", family="gemma2"
     ),
 )
@@ -110,7 +120,6 @@ ELSEWHERE = {
     "spawn-workers": "forked workers can use a CPU; `python -m tests.gpu` shows both (fork)",
     "block-stride": "a GPU's back ends only; `python -m tests.gpu --proofs without`",
     "layer-windows": "a GPU's back ends only; `python -m tests.gpu --proofs without`",
-    "group-block-size": "a GPU's MLA back ends only; `python -m tests.gpu --proofs without`",
     "kv-cache-planning-module": "from vLLM 0.33 on, which has no CPU build: `check` finds the import that is missing",
 }
 SYMPTOMS = {symptom.rule: symptom for symptom in (*CASCADE, *OTHERS)}
@@ -136,7 +145,7 @@ def show(symptom: Symptom, environ_folder: Path | None = None) -> Shown:
     """
     began = time.monotonic()
     interpreter = interpreter_of(symptom.speculators, symptom.vllm, environ_folder)
-    with written(interpreter, (symptom.rule,)) as prepared:
+    with rules_for(symptom) as rules, written(interpreter, (symptom.rule,), rules) as prepared:
         conforms = not prepared.findings
         rows = symptom.lines(interpreter)
     found = next((line for line in rows if re.search(symptom.shows, line)), None)
@@ -192,13 +201,26 @@ def interpreter_of(speculators: str, vllm: str, folder: Path | None = None) -> P
 
 
 @contextmanager
-def written(interpreter: Path, skip: Sequence[str]) -> Iterator[session.Prepared]:
+def rules_for(symptom: Symptom) -> Iterator[Path]:
+    """The folder of rules; for a rule that is left out alone, a copy in which no rule needs it."""
+    if not symptom.alone:
+        yield rule.default_folder()
+        return
+    with tempfile.TemporaryDirectory(prefix="speculators-patch-rules-") as folder:
+        for source in rule.default_folder().glob("*.toml"):
+            text = re.sub(rf'^(needs = \[.*?)"{symptom.rule}"(?:, )?', r"\1", source.read_text(), flags=re.MULTILINE)
+            Path(folder, source.name).write_text(text)
+        yield Path(folder)
+
+
+@contextmanager
+def written(interpreter: Path, skip: Sequence[str], rules: Path | None = None) -> Iterator[session.Prepared]:
     """Have the rules, but these, written for as long as it lasts; conformance is not asked."""
     known = {each.id for each in rule.load_folder(rule.default_folder())}
     unknown = set(skip) - known
     if unknown:
         raise AssertionError(f"no rule is called {unknown}")
-    prepared = session.planned(session.Choice(interpreter, skip=tuple(skip)))
+    prepared = session.planned(session.Choice(interpreter, rules, skip=tuple(skip)))
     session.refuse_drift(prepared.plan)
     session.write(prepared, "tests")
     try:
@@ -208,8 +230,8 @@ def written(interpreter: Path, skip: Sequence[str]) -> Iterator[session.Prepared
 
 
 def without_folders(text: str) -> str:
-    """A traceback without the folders of this machine: files are told from site-packages or the payload on."""
-    return re.sub(r'"/[^" ]*/(?=(?:site-packages|payload)/)', '"', text)
+    """A traceback without the folders of this machine: files are told from their package, or the payload, on."""
+    return re.sub(r'"/[^" ]*/(?=(?:speculators|vllm|site-packages|payload)/)', '"', text)
 
 
 def _say(line: str) -> None:

@@ -21,6 +21,7 @@ from tests.gpu.record import Proof
 
 PAYLOAD = overlay.ROOT / "patcher" / "verify" / "payload"
 SCRIPTS = Path(__file__).parent / "target"
+UNMENDED = "the same without the rule spawn-workers fails"
 FORKED = "Cannot re-initialize CUDA in forked subprocess"
 # A sum over two ranks rounds otherwise than one over one: bfloat16, a row (see the payload's compare.py).
 WORST_MEDIAN = 0.06
@@ -49,9 +50,9 @@ def _verify(interpreter: Path, folder: Path, seconds: float) -> subprocess.Compl
 def without(rule: str, family: str, shows: str, interpreter: Path, folder: Path, seconds: float) -> Proof:
     """A rule that only a GPU misses is left out: its symptom must show."""
     name = f"without {rule}: {family}"
-    left_out = overlay.tool("apply", "-p", interpreter, "--skip", rule, folder=folder)
-    if left_out.returncode:
-        return Proof(name, passed=False, said=_ended(left_out))
+    failed = refused(name, interpreter, folder, "--skip", rule)
+    if failed:
+        return failed
     job = one.Job(str(interpreter), family, sessions=("default",), seconds=seconds)
     text = one.start(job, folder).stdout
     try:
@@ -59,7 +60,13 @@ def without(rule: str, family: str, shows: str, interpreter: Path, folder: Path,
     except msgspec.DecodeError:
         return Proof(name, passed=False, said=text.decode(errors="replace")[-900:])
     found = next((line for line in ablation.lines(report) if re.search(shows, line)), None)
-    return Proof(name, found is not None, found[:900] if found else report.table()[-900:])
+    return Proof(name, found is not None, ablation.without_folders(found)[:400] if found else report.table()[-900:])
+
+
+def refused(name: str, interpreter: Path, folder: Path, *options: str) -> Proof | None:
+    """Apply a part of the rules: nothing if that went well, else the proof of this name, which has failed."""
+    done = overlay.tool("apply", "-p", interpreter, *options, folder=folder)
+    return Proof(name, passed=False, said=_ended(done)) if done.returncode else None
 
 
 def vllm_version(interpreter: Path, folder: Path) -> str:
@@ -75,14 +82,14 @@ def vllm_version(interpreter: Path, folder: Path) -> str:
         raise RuntimeError(_ended(done)) from error
 
 
-def apply(interpreter: Path, folder: Path, *options: str) -> tuple[list[Proof], dict[str, str]]:
+def apply(interpreter: Path, folder: Path) -> tuple[list[Proof], dict[str, str]]:
     """Apply, apply again (nothing to do), and check: what was shown, and each rule's outcome."""
-    first = overlay.tool("apply", "-p", interpreter, "--format", "json", *options, folder=folder)
+    first = overlay.tool("apply", "-p", interpreter, "--format", "json", folder=folder)
     if first.returncode:
         return [Proof("apply", passed=False, said=_ended(first))], {}
     found = json.loads(first.stdout)
     rules = {rule["id"]: rule["outcome"] for rule in found["rules"]}
-    second = overlay.tool("apply", "-p", interpreter, "--format", "json", *options, folder=folder)
+    second = overlay.tool("apply", "-p", interpreter, "--format", "json", folder=folder)
     again = second.returncode == 0 and not json.loads(second.stdout)["changed"]
     checked = overlay.tool("check", "-p", interpreter, folder=folder)
     return [
@@ -98,7 +105,7 @@ def fork(interpreter: Path, folder: Path, model: Path, *, mended: bool) -> Proof
     if mended:
         return Proof("speculators imported first: workers start", "extracted [" in text, _line(text, "extracted ["))
     said = FORKED if FORKED in text else _line(text, "extracted [")
-    return Proof("the same without the rule spawn-workers fails", FORKED in text, said)
+    return Proof(UNMENDED, FORKED in text, said)
 
 
 def ranks(interpreter: Path, folder: Path, model: Path, family: str, size: int) -> Proof:
