@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from patcher.errors import PatchError, ProofError, TargetError
+from patcher.say import say
 
 if TYPE_CHECKING:
     from patcher.session import Choice, Prepared
@@ -37,7 +38,6 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run a command; every failure ends in its exit code and a message on standard error."""
     try:
         code = commands.main(args=list(argv) if argv is not None else None, standalone_mode=False)
-        sys.stdout.flush()
     except PatchError as error:
         code = _fail(str(error), error.exit_code)
     except click.ClickException as error:
@@ -45,10 +45,6 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = _fail("interrupted; nothing is left half done", INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our output has gone; Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     except Exception as error:
         if os.environ.get("SPECULATORS_PATCH_TRACEBACK"):
             raise
@@ -66,7 +62,7 @@ def _fault(error: Exception) -> str:
 
 
 def _fail(text: str, code: int) -> int:
-    click.echo(f"error: {text}", err=True)
+    say(f"error: {text}", err=True)
     return code
 
 
@@ -102,9 +98,9 @@ def _prepare(choice: Choice, *, require: bool, form: str) -> Prepared:
     found = session.prepare(choice)
     if isinstance(found, session.Prepared):
         lines = output.target_lines(found.target, choice.rules_folder, choice.vllm) + output.healed_line(found)
-        click.echo("\n".join(lines), err=True)
+        say("\n".join(lines), err=True)
         return found
-    click.echo("\n".join(output.target_lines(found, choice.rules_folder, choice.vllm)), err=True)
+    say("\n".join(output.target_lines(found, choice.rules_folder, choice.vllm)), err=True)
     return _nothing_to_patch(found, require=require, form=form)
 
 
@@ -117,9 +113,9 @@ def _nothing_to_patch(target: Target, *, require: bool, form: str) -> NoReturn:
         raise TargetError(text, where=str(target.speculators.root), hint=hint)
     files = [{"path": name, "state": session.NOT_NEEDED} for name in target.missing]
     if form == "json":
-        click.echo(output.as_json({"target": output.target_data(target), "files": files, "reason": text}))
+        say(output.as_json({"target": output.target_data(target), "files": files, "reason": text}))
     else:
-        click.echo(f"not-needed: {text}: {hint}")
+        say(f"not-needed: {text}: {hint}")
     sys.exit(0)
 
 
@@ -150,12 +146,11 @@ def diff(
     before, after = session.sides(prepared, reverse=reverse)
     text = diffs.unified(before, after)
     if form == "json":
-        click.echo(output.as_json(output.data(prepared, diff=text.decode("utf-8", "replace"))))
+        say(output.as_json(output.data(prepared, diff=text.decode("utf-8", "replace"))))
     else:
         lines = [*output.outcome_lines(prepared.shown), *output.advice_lines(prepared.shown)]
-        click.echo("\n".join(lines), err=True)
-        sys.stdout.flush()
-        sys.stdout.buffer.write(text)
+        say("\n".join(lines), err=True)
+        say(text, end=False)
     session.refuse_findings(prepared)
     return WORK_FOUND if exit_code and text else 0
 
@@ -185,33 +180,27 @@ def apply(
     """Rewrite the installed files, all or none."""
     from patcher import output, session  # noqa: PLC0415
 
+    if check and with_verify:
+        raise click.UsageError("--check writes nothing, so there is nothing for --verify to run")
     prepared = _prepare(session.Choice(python, rules_folder, only, skip), require=require, form=form)
     session.refuse(prepared, allow_modified=allow_modified, allow_editable=allow_editable)
     if expect is not None:
         session.refuse_unexpected(prepared, expect)
     result = None if check else session.write(prepared, tool())
-    done = "to be written" if check and prepared.changes else result.outcome if result else "nothing"
+    if form == "text":
+        say("\n".join(output.applied_lines(prepared, output.done(prepared, result))))
+    report = session.prove(prepared, result, _progress) if with_verify and result else None
     if form == "json":
-        click.echo(output.as_json(output.data(prepared, result=done, changed=list(result.changed) if result else [])))
-    else:
-        click.echo("\n".join(output.applied_lines(prepared, done)))
-    if with_verify and not check:
-        _verify_or_revert(prepared)
+        say(output.as_json(output.applied_data(prepared, result, report)))
+    elif report:
+        _show_report(report, form)
+    if result and report and not report.passed:
+        raise session.not_proven(result)
     return WORK_FOUND if check and prepared.changes else 0
 
 
-def _verify_or_revert(prepared: Prepared) -> None:
-    from patcher import transaction, verify  # noqa: PLC0415
-
-    report = verify.verify(prepared.target.interpreter, progress=_progress)
-    click.echo(report.table())
-    if not report.passed:
-        transaction.revert(prepared.target)
-        raise ProofError("the extraction is not right; the files are as they were before apply")
-
-
 def _progress(line: str) -> None:
-    click.echo(f"  {line}", err=True)
+    say(f"  {line}", err=True)
 
 
 @commands.command()
@@ -222,12 +211,12 @@ def revert(*, python: Path | None, form: str) -> int:
     from patcher import output, session, transaction  # noqa: PLC0415
 
     target = session.located(session.Choice(python))
-    click.echo("\n".join(output.target_lines(target, None)), err=True)
+    say("\n".join(output.target_lines(target, None)), err=True)
     result = transaction.revert(target)
     if form == "json":
-        click.echo(output.as_json(output.reverted_data(target, result)))
+        say(output.as_json(output.reverted_data(target, result)))
     else:
-        click.echo("\n".join(output.reverted_lines(result)))
+        say("\n".join(output.reverted_lines(result)))
     return 0
 
 
@@ -250,9 +239,9 @@ def status(
 
     prepared = _prepare(session.Choice(python, rules_folder, only, skip), require=require, form=form)
     if form == "json":
-        click.echo(output.as_json(output.data(prepared)))
+        say(output.as_json(output.data(prepared)))
     else:
-        click.echo("\n".join(output.status_lines(prepared)))
+        say("\n".join(output.status_lines(prepared)))
     session.refuse_drift(prepared.plan)
     return WORK_FOUND if check and prepared.changes else 0
 
@@ -267,14 +256,14 @@ def check(*, python: Path | None, form: str, vllm: str | None, require: bool) ->
     from patcher import output, session  # noqa: PLC0415
 
     found = session.conformance_now(session.Choice(python, vllm=vllm))
-    click.echo("\n".join(output.target_lines(found.target, None, vllm)), err=True)
+    say("\n".join(output.target_lines(found.target, None, vllm)), err=True)
     if found.target.missing:
         _nothing_to_patch(found.target, require=require, form=form)
     if form == "json":
         findings = [str(finding) for finding in found.findings]
-        click.echo(output.as_json({"target": output.target_data(found.target), "findings": findings}))
+        say(output.as_json({"target": output.target_data(found.target), "findings": findings}))
     else:
-        click.echo("\n".join([*map(str, found.findings), f"{len(found.findings)} finding(s)"]))
+        say("\n".join([*map(str, found.findings), f"{len(found.findings)} finding(s)"]))
     return ProofError.exit_code if found.findings else 0
 
 
@@ -303,11 +292,12 @@ def verify(
 
     family, config, asked = _family(family), _config_file(model), _layers(layers)
     target = locate(python, os.environ)
-    click.echo("\n".join(output.target_lines(target, None)), err=True)
+    say("\n".join(output.target_lines(target, None)), err=True)
     if target.missing:
         _nothing_to_patch(target, require=True, form=form)
     report = proof.verify(
         target.interpreter,
+        files=target.files,
         family=family,
         model_config=config,
         layers=asked,
@@ -359,7 +349,7 @@ def _layers(text: str | None) -> list[int] | None:
 def _show_report(report: Report, form: str) -> None:
     from patcher import output  # noqa: PLC0415
 
-    click.echo(output.report_json(report) if form == "json" else report.table())
+    say(output.as_json(output.report_data(report)) if form == "json" else report.table())
 
 
 @commands.command()
@@ -374,9 +364,9 @@ def rules(*, form: str, rules_folder: Path | None, names: tuple[str, ...]) -> in
     found = rule_files.load_folder(rules_folder or rule_files.default_folder())
     chosen = rule_files.named(found, names) if names else found
     if form == "json":
-        click.echo(output.as_json([rule_files.describe(rule) for rule in chosen]))
+        say(output.as_json([rule_files.describe(rule) for rule in chosen]))
     else:
-        click.echo("\n".join(output.rule_lines(chosen, explained=bool(names))))
+        say("\n".join(output.rule_lines(chosen, explained=bool(names))))
     return 0
 
 

@@ -11,6 +11,7 @@ import click
 
 from patcher import diff, environment, output, record, session, transaction, verify
 from patcher.errors import ProofError
+from patcher.say import say
 
 SHOWN_LINES = 60
 
@@ -36,57 +37,57 @@ def run(folder: Path | None, *, vllm: str, speculators: str, python: Path | None
         session.refuse(prepared, allow_modified=False, allow_editable=False)
         _show_diff(prepared)
     with _step("apply (speculators-patch apply)"):
-        click.echo("\n".join(output.applied_lines(prepared, session.write(prepared, tool).outcome)))
+        say("\n".join(output.applied_lines(prepared, session.write(prepared, tool).outcome)))
     try:
         with _step("a real extraction, compared with transformers (speculators-patch verify)"):
             _prove(made)
     finally:
         with _step("take it back (speculators-patch revert)"):
             _revert(choice)
-    click.echo(f"\nThe environment stays for you to try: {made}")
+    say(f"\nThe environment stays for you to try: {made}")
     return 0
 
 
 @contextmanager
 def _step(title: str) -> Iterator[None]:
-    click.secho(f"\n== {title}", bold=True)
+    say(click.style(f"\n== {title}", bold=True))
     start = time.monotonic()
     yield
-    click.echo(f"   ({time.monotonic() - start:.1f} s)")
+    say(f"   ({time.monotonic() - start:.1f} s)")
 
 
 def _say(line: str) -> None:
-    click.echo(f"  {line}")
+    say(f"  {line}")
 
 
 def _show_break(interpreter: Path, choice: session.Choice) -> None:
     findings = session.conformance_now(choice).findings
-    click.echo("\n".join(map(str, findings)) or "every import resolves and every call binds")
-    click.echo("and in a real run:")
+    say("\n".join(map(str, findings)) or "every import resolves and every call binds")
+    say("and in a real run:")
     report = verify.verify(interpreter, sessions=["default"], batches=["one", "mixed", "fifty"])
     broken = next((row for row in report.rows if row.verdict not in {"right", "skipped"}), None)
-    click.echo(f"  {broken.name}: {broken.verdict}: {broken.remark}" if broken else "  it works as it is")
+    say(f"  {broken.name}: {broken.verdict}: {broken.remark}" if broken else "  it works as it is")
 
 
 def _show_diff(prepared: session.Prepared) -> None:
-    click.echo("\n".join(output.outcome_lines(prepared.shown)))
+    say("\n".join(output.outcome_lines(prepared.shown)))
     lines = diff.unified(prepared.current, prepared.plan.after).decode().splitlines()
-    click.echo("\n".join(lines[:SHOWN_LINES]))
-    click.echo(f"... {max(0, len(lines) - SHOWN_LINES)} more lines")
+    say("\n".join(lines[:SHOWN_LINES]))
+    say(f"... {max(0, len(lines) - SHOWN_LINES)} more lines")
 
 
 def _prove(interpreter: Path) -> None:
     report = verify.verify(interpreter, progress=_say)
-    click.echo(report.table())
+    say(report.table())
     if not report.passed:
         raise ProofError("the extraction is not right")
 
 
 def _revert(choice: session.Choice) -> None:
     target = session.located(choice)
-    click.echo("\n".join(output.reverted_lines(transaction.revert(target))))
+    say("\n".join(output.reverted_lines(transaction.revert(target))))
     pristine = record.pristine(target)
     for name, same in sorted(pristine.items()):
-        click.echo(f"  {name}: {'equals' if same else 'DIFFERS FROM'} the hash in the wheel's RECORD")
+        say(f"  {name}: {'equals' if same else 'DIFFERS FROM'} the hash in the wheel's RECORD")
     if not all(pristine.values()):
         raise ProofError("revert has not restored the release's bytes")

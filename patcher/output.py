@@ -64,6 +64,11 @@ def state_lines(states: Mapping[str, str]) -> list[str]:
     return [f"  {state:<11} {name}" for name, state in sorted(states.items())]
 
 
+def done(prepared: Prepared, result: Result | None) -> str:
+    """What apply did, in a word or two; with no result, what it would do."""
+    return result.outcome if result else "to be written" if prepared.changes else "nothing"
+
+
 def applied_lines(prepared: Prepared, done: str) -> list[str]:
     """What apply did, rule by rule where it did something."""
     words = {
@@ -114,9 +119,9 @@ def rule_lines(rules: Iterable[Rule], *, explained: bool) -> list[str]:
     return lines
 
 
-def report_json(report: Report) -> str:
+def report_data(report: Report) -> dict[str, Any]:
     """A verification for a program."""
-    return as_json({**msgspec.to_builtins(report), "passed": report.passed})
+    return {**msgspec.to_builtins(report), "passed": report.passed}
 
 
 def target_data(target: Target) -> dict[str, Any]:
@@ -144,6 +149,14 @@ def data(prepared: Prepared, **more: object) -> dict[str, Any]:
         "to_change": sorted(prepared.changes),
         **more,
     }
+
+
+def applied_data(prepared: Prepared, result: Result | None, report: Report | None) -> dict[str, Any]:
+    """What apply did, and what its extraction found, for a program."""
+    taken_back = result and result.outcome == "applied" and report and not report.passed
+    said = "taken back" if taken_back else done(prepared, result)
+    facts = data(prepared, result=said, changed=list(result.changed) if result else [])
+    return facts if report is None else {**facts, "verify": report_data(report)}
 
 
 def outcome_data(outcome: Outcome) -> dict[str, Any]:

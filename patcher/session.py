@@ -6,7 +6,7 @@ Data flows one way: target -> bytes -> facts + rules -> Plan -> conformance -> t
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from patcher.record import Record
     from patcher.rule import Rule
     from patcher.transaction import Healed, Result
+    from patcher.verify import Report
 
 PRISTINE, PATCHED, PARTIAL, DRIFTED, NOT_NEEDED = "pristine", "patched", "partial", "drifted", "not-needed"
 CAPTURE_HINT = "this release extracts with vLLM's own extract_hidden_states; there is nothing to patch"
@@ -300,6 +301,37 @@ def write(prepared: Prepared, tool: str) -> Result:
     if prepared.changes and not prepared.plan.changed:
         return transaction.revert(prepared.target)
     return transaction.apply(prepared.target, prepared.changes, transaction.Facts(tool, outcomes))
+
+
+def prove(prepared: Prepared, result: Result, progress: Callable[[str], None]) -> Report:
+    """Run a real extraction on what ``write`` left; unless it is right, take back what ``write`` has applied.
+
+    Whatever else ends the extraction (no report, Ctrl-C, SIGTERM) takes it back too.
+
+    Raises:
+        ProofError: there is no report.
+        FileError: it can't be taken back.
+    """
+    from patcher import transaction, verify  # noqa: PLC0415
+
+    passed = False
+    try:
+        report = verify.verify(prepared.target.interpreter, files=prepared.target.files, progress=progress)
+        passed = report.passed
+    finally:
+        if result.outcome == "applied" and not passed:
+            transaction.revert(prepared.target)
+    return report
+
+
+def not_proven(result: Result) -> ProofError:
+    """What apply ends with after an extraction that is not right."""
+    if result.outcome == "applied":
+        return ProofError("the extraction is not right; what was applied is taken back")
+    return ProofError(
+        "the extraction is not right; this apply had nothing to write, and has taken nothing back",
+        hint="`speculators-patch revert` puts the release's own files back",
+    )
 
 
 @dataclass(frozen=True)

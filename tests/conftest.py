@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from patcher import cli
+from patcher.verify import run as verification
 
 GENERATOR = "speculators/data_generation/vllm_hidden_states_generator.py"
 WORKER = "speculators/data_generation/custom_worker.py"
@@ -43,6 +47,8 @@ class Ended:
 
 
 Command = Callable[..., Ended]
+Payload = Callable[[str], None]
+ROW = {"session": "default", "batch": "one", "prompts": 1, "layers": [0], "verdict": "right", "seconds": 0.1}
 
 
 @dataclass(frozen=True)
@@ -121,3 +127,24 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Command:
         return Ended(code if isinstance(code, int) else 1, captured.out.decode(), captured.err.decode())
 
     return command
+
+
+@pytest.fixture
+def payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Payload:
+    """Puts a stand-in in the place of verify's script: it is given the same arguments."""
+
+    def put(body: str) -> None:
+        folder = tmp_path / "stand-in"
+        folder.mkdir()
+        head = "import json, os, pathlib, sys, time\nout = pathlib.Path(sys.argv[sys.argv.index('--out') + 1])\n"
+        (folder / "extract.py").write_text(head + textwrap.dedent(body), encoding="utf-8")
+        monkeypatch.setattr(verification, "PAYLOAD", folder)
+
+    return put
+
+
+def report_text(*, finished: bool = True, rows: list[dict[str, Any]] | None = None) -> str:
+    """What a stand-in writes: a report as a literal."""
+    return repr(
+        json.dumps({"family": "llama", "finished": finished, "rows": [ROW] if rows is None else rows, "unknown": 1})
+    )

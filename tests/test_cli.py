@@ -6,6 +6,7 @@ import base64
 import csv
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,16 @@ from pathlib import Path
 import pytest
 
 from tests import golden, releases
-from tests.conftest import GENERATOR, WORKER, Command, Environment, make_environment
+from tests.conftest import (
+    GENERATOR,
+    ROW,
+    WORKER,
+    Command,
+    Environment,
+    Payload,
+    make_environment,
+    report_text,
+)
 
 RULE = """
 title = "Rename nothing"
@@ -392,3 +402,90 @@ def test_a_family_without_a_tiny_model_is_named_with_those_that_have_one(tmp_pat
     assert ended.code == 2
     assert "'lama'" in ended.err
     assert "deepseek_v3" in ended.err
+
+
+# apply --verify. The payload is a stand-in here; tests/real runs the real one.
+
+WRONG = {**ROW, "verdict": "wrong"}
+
+
+def test_apply_keeps_what_a_right_extraction_proves(environment: Environment, run: Command, payload: Payload) -> None:
+    payload(f"out.write_text({report_text()})")
+    ended = run("apply", "-p", environment.folder, "--verify", "--format", "json")
+    assert ended.code == 0, ended.err
+    told = json.loads(ended.out)
+    assert (told["result"], told["verify"]["passed"]) == ("applied", True)
+    assert run("revert", "-p", environment.folder).out.startswith("reverted: ")
+
+
+def test_apply_takes_back_what_an_extraction_disproves(
+    environment: Environment, run: Command, payload: Payload
+) -> None:
+    before = environment.contents()
+    payload(f"out.write_text({report_text(rows=[WRONG])})")
+    ended = run("apply", "-p", environment.folder, "--verify", "--format", "json")
+    told = json.loads(ended.out)
+    assert (told["result"], told["verify"]["passed"]) == ("taken back", False)
+    assert ended.code == 5
+    assert "what was applied is taken back" in ended.err
+    assert environment.contents() == before
+
+
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [
+        ("sys.exit('No module named torch')", 5),
+        ("os.kill(os.getppid(), 2); time.sleep(60)", 130),
+        ("os.kill(os.getppid(), 15); time.sleep(60)", 143),
+        ("os.kill(os.getppid(), 1); time.sleep(60)", 129),
+    ],
+    ids=["no report", "SIGINT", "SIGTERM", "SIGHUP"],
+)
+def test_apply_takes_back_what_nothing_proves(
+    environment: Environment, run: Command, payload: Payload, ends: str, code: int
+) -> None:
+    before = environment.contents()
+    payload(ends)
+    ended = run("apply", "-p", environment.folder, "--verify")
+    assert ended.out.startswith("patched: ")
+    assert ended.code == code, ended.err
+    assert environment.contents() == before
+
+
+def test_apply_that_wrote_nothing_takes_nothing_back(environment: Environment, run: Command, payload: Payload) -> None:
+    run("apply", "-p", environment.folder)
+    patched = environment.contents()
+    payload(f"out.write_text({report_text(rows=[WRONG])})")
+    ended = run("apply", "-p", environment.folder, "--verify")
+    assert ended.code == 5
+    assert "has taken nothing back" in ended.err
+    assert environment.contents() == patched
+
+
+def test_apply_that_writes_nothing_has_nothing_to_verify(tmp_path: Path, run: Command) -> None:
+    ended = run("apply", "-p", tmp_path / "no-environment", "--check", "--verify")
+    assert ended.code == 2
+    assert "nothing for --verify to run" in ended.err
+
+
+def test_files_that_change_under_a_verification_prove_nothing(
+    environment: Environment, run: Command, payload: Payload
+) -> None:
+    edit = f"pathlib.Path({str(environment.worker)!r}).write_text('other')"
+    payload(f"{edit}; out.write_text({report_text()})")
+    ended = run("verify", "-p", environment.folder)
+    assert ended.code == 5
+    assert f"failed: {WORKER} changed while the check ran; run it again" in ended.out
+
+
+@pytest.mark.parametrize(("words", "code"), [(("check",), 5), (("diff", "--exit-code"), 1), (("status", "--check"), 1)])
+def test_a_reader_that_has_gone_does_not_change_the_exit_code(
+    environment: Environment, words: tuple[str, ...], code: int
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "patcher.cli", *words, "-p", str(environment.folder)]
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert ended.returncode == code, ended.stderr
+    assert "Broken" not in ended.stderr

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 from patcher.errors import ProofError, TargetError
 from patcher.verify import Report, Row, process, run, verify
 from patcher.verify.report import Failure
+from tests.conftest import ROW, Payload, report_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,27 +39,6 @@ def until(true: Callable[[], bool], seconds: float = 10.0) -> bool:
     while not true() and time.monotonic() < deadline:
         time.sleep(0.02)
     return true()
-
-
-@pytest.fixture
-def payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Puts a stand-in in the place of the payload's script: it is given the same arguments."""
-
-    def put(body: str) -> None:
-        folder = tmp_path / "stand-in"
-        folder.mkdir()
-        head = "import json, os, pathlib, sys, time\nout = pathlib.Path(sys.argv[sys.argv.index('--out') + 1])\n"
-        (folder / "extract.py").write_text(head + textwrap.dedent(body), encoding="utf-8")
-        monkeypatch.setattr(run, "PAYLOAD", folder)
-
-    return put
-
-
-def report_text(*, finished: bool, rows: list[dict[str, Any]]) -> str:
-    return repr(json.dumps({"family": "llama", "finished": finished, "rows": rows, "unknown": 1}))
-
-
-ROW = {"session": "default", "batch": "one", "prompts": 1, "layers": [0], "verdict": "right", "seconds": 0.1}
 
 
 # The report.
@@ -108,7 +87,7 @@ def test_a_row_is_found_by_its_name() -> None:
 # verify() around the payload.
 
 
-def test_reads_what_the_payload_found_and_passes_its_lines_on(payload: Callable[[str], None]) -> None:
+def test_reads_what_the_payload_found_and_passes_its_lines_on(payload: Payload) -> None:
     payload(f"""
         print("verify: making a tiny model")
         print("INFO vLLM's own line")
@@ -121,7 +100,7 @@ def test_reads_what_the_payload_found_and_passes_its_lines_on(payload: Callable[
     assert "vLLM's own line" in report.log_tail
 
 
-def test_hands_the_options_to_the_payload(payload: Callable[[str], None], tmp_path: Path) -> None:
+def test_hands_the_options_to_the_payload(payload: Payload, tmp_path: Path) -> None:
     payload(f"""
         print("verify:", " ".join(sys.argv[1:]))
         out.write_text({report_text(finished=True, rows=[ROW])})
@@ -142,7 +121,7 @@ def test_hands_the_options_to_the_payload(payload: Callable[[str], None], tmp_pa
     assert "--lend-memory" not in said[0]
 
 
-def test_a_run_that_is_over_its_time_keeps_its_rows_and_fails(payload: Callable[[str], None]) -> None:
+def test_a_run_that_is_over_its_time_keeps_its_rows_and_fails(payload: Payload) -> None:
     payload(f"""
         out.write_text({report_text(finished=False, rows=[ROW])})
         time.sleep(600)
@@ -155,7 +134,7 @@ def test_a_run_that_is_over_its_time_keeps_its_rows_and_fails(payload: Callable[
     assert report.table().endswith("failed: the time limit of 2 s was reached")
 
 
-def test_a_whole_report_of_a_run_that_crashed_at_its_end_fails(payload: Callable[[str], None]) -> None:
+def test_a_whole_report_of_a_run_that_crashed_at_its_end_fails(payload: Payload) -> None:
     payload(f"""
         out.write_text({report_text(finished=True, rows=[ROW])})
         sys.exit(7)
@@ -164,7 +143,7 @@ def test_a_whole_report_of_a_run_that_crashed_at_its_end_fails(payload: Callable
     assert report.table().endswith("failed: the check ended with exit status 7")
 
 
-def test_a_failed_check_tells_the_errors_of_its_workers(payload: Callable[[str], None]) -> None:
+def test_a_failed_check_tells_the_errors_of_its_workers(payload: Payload) -> None:
     payload(f"""
         print("(Worker pid=7) ERROR 11-29 [multiproc_executor.py:772] WorkerProc failed to start.")
         print("(Worker pid=7) ERROR 11-29 [multiproc_executor.py:772] ValueError: To serve at least one request, more")
@@ -182,7 +161,7 @@ def test_a_failed_check_tells_the_errors_of_its_workers(payload: Callable[[str],
     assert report.table().endswith("printed by a process of the check: " + report.causes[-1])
 
 
-def test_no_report_is_an_error_with_the_last_lines(payload: Callable[[str], None]) -> None:
+def test_no_report_is_an_error_with_the_last_lines(payload: Payload) -> None:
     payload('raise SystemExit("No module named torch")')
     with pytest.raises(ProofError) as caught:
         verify(Path(sys.executable))
@@ -190,7 +169,7 @@ def test_no_report_is_an_error_with_the_last_lines(payload: Callable[[str], None
     assert "No module named torch" in (caught.value.found or "")
 
 
-def test_an_interpreter_that_does_not_start_is_a_target_error(payload: Callable[[str], None], tmp_path: Path) -> None:
+def test_an_interpreter_that_does_not_start_is_a_target_error(payload: Payload, tmp_path: Path) -> None:
     payload("")
     with pytest.raises(TargetError, match="does not start"):
         verify(tmp_path / "bin" / "python")

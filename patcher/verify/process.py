@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # A worker that is told to end closes its shared memory; one that does not listen is killed.
 GRACE_SECONDS = 5.0
 TAIL_LINES = 120
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -42,8 +43,8 @@ def run(
 ) -> Ended:
     """Run a command to its end or to its time limit (seconds).
 
-    Its whole process group is gone when this returns or raises, Ctrl-C and SIGTERM included. If this process is killed,
-    the command sees the end of its standard input, which is a pipe that nothing is written to.
+    Its whole process group is gone when this returns or raises, Ctrl-C, SIGTERM and SIGHUP included. If this process is
+    killed, the command sees the end of its standard input, which is a pipe that nothing is written to.
     """
     with _terminable():
         child = subprocess.Popen(
@@ -126,7 +127,7 @@ def _signal(child: subprocess.Popen[str], number: signal.Signals) -> None:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM unwind the stack as Ctrl-C does. A handler can only be set in the main thread."""
+    """Let SIGTERM and SIGHUP unwind the stack as Ctrl-C does. A handler can only be set in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -134,8 +135,11 @@ def _terminable() -> Iterator[None]:
     def unwind(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, unwind)
+    # One that is ignored (nohup) stays ignored; one set by C code (None) can't be put back.
+    acting = [number for number in _ENDING if signal.getsignal(number) not in (None, signal.SIG_IGN)]
+    before = {number: signal.signal(number, unwind) for number in acting}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

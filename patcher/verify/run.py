@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from patcher.disk import digest, look
 from patcher.errors import ProofError, TargetError
 from patcher.verify import process
 from patcher.verify.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 PAYLOAD = Path(__file__).parent / "payload"
 PREFIX = "verify: "
@@ -47,6 +48,7 @@ def verify(
     progress: Callable[[str], None] = lambda _line: None,
     lend_memory: bool = False,
     keep: Path | None = None,
+    files: Mapping[str, Path] | None = None,
 ) -> Report:
     """Run speculators' generator in the target environment on a tiny model and compare every row with a reference.
 
@@ -63,13 +65,16 @@ def verify(
         lend_memory: answer the parent's question for GPU memory on a machine without a GPU, so that an *unpatched*
             release gets as far as its next fault.
         keep: where the tiny model and its reference are left for the next run in the same environment, and looked for.
+        files: what must be the same at the end as at the beginning, by a name; else nothing is proven.
 
     Raises:
         TargetError: the interpreter does not start.
+        FileError: one of ``files`` can't be read.
         ProofError: the payload wrote no report.
     """
     # Not resolved: a virtual environment's interpreter is a link, and is told from the others by where it lies.
     interpreter = Path(os.path.abspath(interpreter))  # noqa: PTH100
+    before = _digests(files)
     with tempfile.TemporaryDirectory(prefix="speculators-patch-verify-") as made:
         work = Path(made)
         shutil.copytree(PAYLOAD, work / "payload", ignore=shutil.ignore_patterns("__pycache__"))
@@ -88,7 +93,7 @@ def verify(
         causes: list[str] = []
         variables = environment(interpreter, work, tp)
         ended = _run(command, variables, work, time_limit, _listener(progress, causes))
-        report = _read(out, ended, time_limit)
+        report = _unless_changed(_read(out, ended, time_limit), before, _digests(files))
         # The last one of each kind: a worker's error is told again by everyone who waits for it.
         return msgspec.structs.replace(report, causes=tuple(dict.fromkeys(causes))[-MOST_CAUSES:])
 
@@ -131,6 +136,19 @@ def _read(out: Path, ended: process.Ended, time_limit: float) -> Report:
         ) from error
     finished = report.finished and stopped is None
     return msgspec.structs.replace(report, stopped=stopped, finished=finished, log_tail=ended.tail)
+
+
+def _digests(files: Mapping[str, Path] | None) -> dict[str, str | None]:
+    return {name: digest(look(path)) for name, path in (files or {}).items()}
+
+
+def _unless_changed(report: Report, before: Mapping[str, str | None], after: Mapping[str, str | None]) -> Report:
+    """Some of the rows may speak of one state of the files, some of the other."""
+    changed = [name for name in before if before[name] != after[name]]
+    if not changed:
+        return report
+    stopped = f"{', '.join(changed)} changed while the check ran; run it again"
+    return msgspec.structs.replace(report, stopped=stopped, finished=False)
 
 
 def environment(interpreter: Path, work: Path, tp: int = 1) -> dict[str, str]:

@@ -68,8 +68,15 @@ def test_0_3_0_on_vllm_016_by_the_commands() -> None:
     assert environments.pristine("0.16.0", "0.3.0") == interpreter
 
 
-def test_0_4_0_1_on_vllm_016() -> None:
-    right_in_every_batch(applied_and_reverted(ablation.interpreter_of("0.4.0.1", "0.16.0")))
+def test_0_4_0_1_on_vllm_016_by_apply_verify() -> None:
+    interpreter = environments.pristine("0.16.0", "0.4.0.1")
+    try:
+        told = msgspec.json.decode(tool("apply", interpreter, "--verify", "--format", "json"))
+        assert told["result"] == "applied"
+        right_in_every_batch(msgspec.convert(told["verify"], Report))
+    finally:
+        tool("revert", interpreter)
+    assert environments.pristine("0.16.0", "0.4.0.1") == interpreter
 
 
 def test_deepseek_on_vllm_016_equals_vllms_own_forward() -> None:
