@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from patcher.metavariable import ONE, RUN, is_run, names_used, with_placeholders
 from patcher.rule_schema import PACKAGE, Edit, Imports, Probe, Rule, texts
 from patcher.source import SourceProblem, parse_safely
+from patcher.target import PACKAGES
 
 MAX_RUNS = 3  # runs in one sequence: matching costs length ** runs
 MAX_NOTS = 3  # conditions within conditions: nobody can read more
@@ -62,6 +63,12 @@ def _probe_problems(key: str, probe: Probe, depth: int = 0) -> Iterator[str]:
         f"key `{key}.{name}`: {text!r} is not of the form {form}"
         for name, accepted, form, text in lines
         if not accepted.fullmatch(text)
+    )
+    asked = [*texts(probe.symbol), *(line[-1] for line in lines), *(shape.inside for shape in probe.shape)]
+    yield from (
+        f"key `{key}`: {text!r}: a probe asks of {', '.join(PACKAGES)} only"
+        for text in asked
+        if text.partition(".")[0] not in PACKAGES
     )
     for shape in probe.shape:
         yield from _dotted(f"{key}.shape.inside", [shape.inside])
