@@ -9,7 +9,6 @@ stop at conformance where a call no longer binds, which is also recorded.
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import re
@@ -26,6 +25,7 @@ from patcher import environment, rule, session, transaction
 from patcher.target import locate
 from patcher.verify import Report, verify
 from patcher.verify.report import GOOD
+from tests.helpers import kept_folder
 from tests.real import refusals
 
 RECORD = Path(__file__).resolve().parent.parent / "golden" / "ablation.json"
@@ -172,14 +172,6 @@ def _control(interpreter: Path, run: Symptom) -> tuple[str, ...]:
 def _run(interpreter: Path, family: str, sessions: tuple[str, ...], batches: tuple[str, ...]) -> Report:
     kept = kept_folder(interpreter)
     return verify(interpreter, family=family, sessions=sessions, batches=batches, time_limit=300, keep=kept)
-
-
-@lru_cache
-def kept_folder(interpreter: Path) -> Path:
-    """Where the tiny models of an environment, and their references, are kept while this process runs."""
-    folder = tempfile.TemporaryDirectory(prefix=f"speculators-patch-{interpreter.parent.parent.name}-")
-    atexit.register(folder.cleanup)
-    return Path(folder.name)
 
 
 def lines(report: Report) -> list[str]:

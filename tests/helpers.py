@@ -1,12 +1,16 @@
-"""Rules and sources in a line or two, and the three verdicts on them: nothing to do, changed to this, drifted."""
+"""Rules and sources in a line or two; the verdicts on them: nothing to do, changed to this, drifted; a kept folder."""
 
 from __future__ import annotations
 
 import ast
+import atexit
 import json
 import re
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import libcst as cst
@@ -21,6 +25,14 @@ if TYPE_CHECKING:
     from patcher.rule import Rule
 
 FILE = "speculators/x.py"
+
+
+@lru_cache
+def kept_folder(interpreter: Path) -> Path:
+    """Where the tiny models of an environment, and their references, are kept while this process runs."""
+    folder = tempfile.TemporaryDirectory(prefix=f"speculators-patch-{interpreter.parent.parent.name}-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
 
 
 class Answers:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import shutil
 import subprocess
-import tempfile
 from functools import lru_cache
 from pathlib import Path
 
 from patcher.verify.run import PAYLOAD, environment
+from tests.helpers import kept_folder
 
 SCRIPT = Path(__file__).with_name("guards.py")
 MODELS = ("llama", "bamba")
@@ -45,8 +44,8 @@ def outcomes(interpreter: Path) -> dict[str, str]:
 @lru_cache
 def _models(interpreter: Path) -> tuple[Path, dict[str, str]]:
     """The models, made once for an environment while this process runs, and the variables of its runs."""
-    folder = Path(tempfile.mkdtemp(prefix="speculators-patch-refusals-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = kept_folder(interpreter) / "refusals"
+    folder.mkdir()
     variables = environment(interpreter, folder)
     for family in MODELS:
         command = [str(interpreter), str(PAYLOAD / "models.py"), "--family", family, "--out", str(folder / family)]

@@ -16,6 +16,7 @@ import pytest
 from patcher import record
 from patcher.verify import Report, verify
 from tests import ablation
+from tests.helpers import kept_folder
 from tests.real import environments, refusals
 
 pytestmark = pytest.mark.real
@@ -30,7 +31,7 @@ def applied_and_reverted(interpreter: Path, **options: object) -> Report:
     """Apply by the planner and the transaction of the tool, verify, revert; the release's bytes must be back."""
     with ablation.written(interpreter, ()) as prepared:
         assert prepared.findings == ()
-        report = verify(interpreter, keep=ablation.kept_folder(interpreter), **options)  # type: ignore[arg-type]
+        report = verify(interpreter, keep=kept_folder(interpreter), **options)  # type: ignore[arg-type]
     assert set(record.pristine(prepared.target).values()) == {True}
     return report
 

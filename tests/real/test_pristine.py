@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from patcher.verify import Report, verify
-from tests import ablation
+from tests.helpers import kept_folder
 from tests.real.environments import pristine
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def report(vllm: str, speculators: str, sessions: Sequence[str], batches: Sequen
         batches=batches,
         time_limit=800,
         progress=print,
-        keep=ablation.kept_folder(interpreter),
+        keep=kept_folder(interpreter),
         lend_memory=True,  # the parent asks for GPU memory, which is a fault of its own
     )
 
