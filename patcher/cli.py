@@ -6,18 +6,20 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from patcher.errors import PatchError, ProofError, TargetError
+from patcher.errors import FileError, PatchError, ProofError, TargetError
 from patcher.say import say
 
 if TYPE_CHECKING:
     from patcher.session import Choice, Prepared
     from patcher.target import Target
+    from patcher.transaction import Result
     from patcher.verify import Report
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,15 +43,22 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except PatchError as error:
         code = _fail(str(error), error.exit_code)
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):  # a reader that has gone does not change the exit code
+            error.show()
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = _fail("interrupted; nothing is left half done", INTERRUPTED)
     except Exception as error:
         if os.environ.get("SPECULATORS_PATCH_TRACEBACK"):
             raise
-        code = _fail(_fault(error), FAULT)
+        code = _refused(error) if isinstance(error, OSError) else _fail(_fault(error), FAULT)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refused(error: OSError) -> int:
+    """What the system refuses where nobody expected it: a folder that may not be read, no place for temporary files."""
+    refusal = FileError("the system refuses", where=error.filename, found=str(error.strerror or error)[:500])
+    return _fail(str(refusal), FileError.exit_code)
 
 
 def _fault(error: Exception) -> str:
@@ -66,7 +75,17 @@ def _fail(text: str, code: int) -> int:
     return code
 
 
-_PATH = click.Path(path_type=Path)
+class _Named(click.Path):
+    """A path, but not the empty one, which an unset variable gives: it would be the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse an empty text."""
+        if not str(value):
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+_PATH = _Named(path_type=Path)
 _python = click.option("-p", "--python", type=_PATH, help="An interpreter, or the folder of an environment.")
 _format = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 _rules = click.option(
@@ -97,7 +116,7 @@ def _prepare(choice: Choice, *, require: bool, form: str) -> Prepared:
 
     found = session.prepare(choice)
     if isinstance(found, session.Prepared):
-        lines = output.target_lines(found.target, choice.rules_folder, choice.vllm) + output.healed_line(found)
+        lines = output.target_lines(found.target, choice.rules_folder, choice.vllm) + output.healed_line(found.healed)
         say("\n".join(lines), err=True)
         return found
     say("\n".join(output.target_lines(found, choice.rules_folder, choice.vllm)), err=True)
@@ -186,17 +205,31 @@ def apply(
     session.refuse(prepared, allow_modified=allow_modified, allow_editable=allow_editable)
     if expect is not None:
         session.refuse_unexpected(prepared, expect)
+    if with_verify:
+        return _apply_and_prove(prepared, form)
     result = None if check else session.write(prepared, tool())
-    if form == "text":
-        say("\n".join(output.applied_lines(prepared, output.done(prepared, result))))
-    report = session.prove(prepared, result, _progress) if with_verify and result else None
+    if form == "json":
+        say(output.as_json(output.applied_data(prepared, result)))
+    else:
+        say("\n".join(output.applied_lines(prepared, result)))
+    return WORK_FOUND if check and prepared.changes else 0
+
+
+def _apply_and_prove(prepared: Prepared, form: str) -> int:
+    from patcher import output, proof  # noqa: PLC0415
+
+    def written(result: Result) -> None:
+        if form == "text":
+            say("\n".join(output.applied_lines(prepared, result)))
+
+    result, report = proof.write_and_prove(prepared, tool(), written=written, progress=_progress)
     if form == "json":
         say(output.as_json(output.applied_data(prepared, result, report)))
-    elif report:
+    else:
         _show_report(report, form)
-    if result and report and not report.passed:
-        raise session.not_proven(result)
-    return WORK_FOUND if check and prepared.changes else 0
+    if not report.passed:
+        raise proof.not_right(result)
+    return 0
 
 
 def _progress(line: str) -> None:
@@ -208,15 +241,16 @@ def _progress(line: str) -> None:
 @_format
 def revert(*, python: Path | None, form: str) -> int:
     """Put back, byte for byte, what stood there before apply. Needs no network and no vLLM."""
-    from patcher import output, session, transaction  # noqa: PLC0415
+    from patcher import output, record, session, transaction  # noqa: PLC0415
 
     target = session.located(session.Choice(python))
     say("\n".join(output.target_lines(target, None)), err=True)
     result = transaction.revert(target)
+    foreign = [name for name, equal in record.pristine(target).items() if equal is False]
     if form == "json":
-        say(output.as_json(output.reverted_data(target, result)))
+        say(output.as_json(output.reverted_data(target, result, foreign)))
     else:
-        say("\n".join(output.reverted_lines(result)))
+        say("\n".join(output.reverted_lines(result, foreign)))
     return 0
 
 
@@ -256,12 +290,13 @@ def check(*, python: Path | None, form: str, vllm: str | None, require: bool) ->
     from patcher import output, session  # noqa: PLC0415
 
     found = session.conformance_now(session.Choice(python, vllm=vllm))
-    say("\n".join(output.target_lines(found.target, None, vllm)), err=True)
+    say("\n".join(output.target_lines(found.target, None, vllm) + output.healed_line(found.healed)), err=True)
     if found.target.missing:
         _nothing_to_patch(found.target, require=require, form=form)
     if form == "json":
         findings = [str(finding) for finding in found.findings]
-        say(output.as_json({"target": output.target_data(found.target), "findings": findings}))
+        healed = output.healed_text(found.healed)
+        say(output.as_json({"target": output.target_data(found.target), "healed": healed, "findings": findings}))
     else:
         say("\n".join([*map(str, found.findings), f"{len(found.findings)} finding(s)"]))
     return ProofError.exit_code if found.findings else 0
@@ -274,7 +309,7 @@ def check(*, python: Path | None, form: str, vllm: str | None, require: bool) ->
 @click.option("--model", type=_PATH, help="A model's folder or config.json: a tiny model of that architecture.")
 @click.option("--layers", metavar="N,N", help="Layers to capture; all by default.")
 @click.option("--tp", default=1, show_default=True, type=click.IntRange(1, 64), help="Tensor parallel size.")
-@click.option("--time-limit", default=900.0, show_default=True, type=click.FloatRange(1), help="In seconds.")
+@click.option("--time-limit", default=900, show_default=True, type=click.IntRange(1), help="In seconds.")
 def verify(
     *,
     python: Path | None,
@@ -283,16 +318,17 @@ def verify(
     model: Path | None,
     layers: str | None,
     tp: int,
-    time_limit: float,
+    time_limit: int,
 ) -> int:
     """Run a real extraction on a tiny model in the target environment and compare every row."""
-    from patcher import output  # noqa: PLC0415
+    from patcher import output, transaction  # noqa: PLC0415
     from patcher import verify as proof  # noqa: PLC0415
     from patcher.target import locate  # noqa: PLC0415
 
     family, config, asked = _family(family), _config_file(model), _layers(layers)
     target = locate(python, os.environ)
-    say("\n".join(output.target_lines(target, None)), err=True)
+    healed = None if target.missing else transaction.heal(target)
+    say("\n".join(output.target_lines(target, None) + output.healed_line(healed)), err=True)
     if target.missing:
         _nothing_to_patch(target, require=True, form=form)
     report = proof.verify(
@@ -319,7 +355,7 @@ def _config_file(model: Path | None) -> Path | None:
 
     try:
         config = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise TargetError("the model's config.json can't be read", where=str(path), found=str(error)) from error
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise TargetError("the model's config.json names no model_type", where=str(path))

@@ -37,7 +37,7 @@ def run(folder: Path | None, *, vllm: str, speculators: str, python: Path | None
         session.refuse(prepared, allow_modified=False, allow_editable=False)
         _show_diff(prepared)
     with _step("apply (speculators-patch apply)"):
-        say("\n".join(output.applied_lines(prepared, session.write(prepared, tool).outcome)))
+        say("\n".join(output.applied_lines(prepared, session.write(prepared, tool))))
     try:
         with _step("a real extraction, compared with transformers (speculators-patch verify)"):
             _prove(made)
@@ -85,7 +85,7 @@ def _prove(interpreter: Path) -> None:
 
 def _revert(choice: session.Choice) -> None:
     target = session.located(choice)
-    say("\n".join(output.reverted_lines(transaction.revert(target))))
+    say("\n".join(output.reverted_lines(transaction.revert(target), ())))
     pristine = record.pristine(target)
     for name, same in sorted(pristine.items()):
         say(f"  {name}: {'equals' if same else 'DIFFERS FROM'} the hash in the wheel's RECORD")

@@ -53,17 +53,25 @@ def find(path: Iterable[Path], package: str) -> list[Distribution]:
 def _folders(path: Iterable[Path]) -> Iterator[Path]:
     seen: set[Path] = set()
     for entry in path:
-        if not entry.is_dir() or (real := entry.resolve()) in seen:
+        try:
+            found = sorted(item for item in entry.iterdir() if item.name.endswith(".dist-info"))
+        except OSError:  # no folder, or not ours to read: nothing is imported from it either
             continue
-        seen.add(real)
-        yield from sorted(item for item in entry.iterdir() if item.name.endswith(".dist-info"))
+        if (real := entry.resolve()) not in seen:
+            seen.add(real)
+            yield from found
 
 
 def _read(folder: Path, package: str) -> Distribution | None:
     record = folder / "RECORD"
-    rows = record.read_bytes() if record.is_file() else b""
-    owns = b"\n" + package.encode() + b"/__init__.py," in b"\n" + rows
     named = normalized(folder.name.split("-")[0])
+    try:
+        rows = record.read_bytes() if record.is_file() else b""
+    except PermissionError:
+        if named != package:
+            return None
+        raise
+    owns = b"\n" + package.encode() + b"/__init__.py," in b"\n" + rows
     if not owns and named != package and not named.startswith(package + "-"):
         return None
     name, version = _metadata(folder)
@@ -90,10 +98,10 @@ def _direct_url(folder: Path) -> tuple[str | None, str | None]:
     try:
         answer = json.loads((folder / "direct_url.json").read_bytes())
         url = str(answer["url"])
-    except (OSError, ValueError, KeyError, TypeError):
+        editable = bool((answer.get("dir_info") or {}).get("editable"))
+        checkout = unquote(urlsplit(url).path) if editable else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None, None
     if "vcs_info" in answer:
         return f"install from {url}", None
-    if (answer.get("dir_info") or {}).get("editable"):
-        return f"editable install of {url}", unquote(urlsplit(url).path)
-    return None, None
+    return (f"editable install of {url}", checkout) if editable else (None, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from patcher.target import Installed, Target
 if TYPE_CHECKING:
     from patcher.plan import Outcome
     from patcher.rule import Rule
-    from patcher.transaction import Result
+    from patcher.transaction import Healed, Result
     from patcher.verify import Report
 
 
@@ -38,11 +38,9 @@ def _installed(package: Installed | None) -> str:
     return f"{package.name} {package.version or 'of unknown version'} in {package.base}"
 
 
-def healed_line(prepared: Prepared) -> list[str]:
+def healed_line(healed: Healed | None) -> list[str]:
     """What an earlier run that was killed had left, and what became of it."""
-    if prepared.healed is None:
-        return []
-    return [f"healed: an {prepared.healed.action} that was killed was {prepared.healed.outcome}"]
+    return [f"healed: an {healed.action} that was killed was {healed.outcome}"] if healed else []
 
 
 def outcome_lines(outcomes: Iterable[Outcome], verb: str = "") -> list[str]:
@@ -69,8 +67,9 @@ def done(prepared: Prepared, result: Result | None) -> str:
     return result.outcome if result else "to be written" if prepared.changes else "nothing"
 
 
-def applied_lines(prepared: Prepared, done: str) -> list[str]:
-    """What apply did, rule by rule where it did something."""
+def applied_lines(prepared: Prepared, result: Result | None) -> list[str]:
+    """What apply did, rule by rule where it did something; with no result, what it would do."""
+    said = done(prepared, result)
     words = {
         "applied": "patched",
         "already": "patched already by another process",
@@ -78,33 +77,57 @@ def applied_lines(prepared: Prepared, done: str) -> list[str]:
         "to be written": "to be patched",
         "nothing": "nothing to do: planned, conforms, and stands already",
     }
-    changed = ", ".join(sorted(prepared.changes)) if prepared.changes else ""
-    rules = [o for o in prepared.shown if o.state == "applies"] if prepared.changes else []
+    # A file that other rules had changed before may go back to what it was.
+    plan = prepared.plan
+    given_up = [name for name in sorted(prepared.changes) if plan.after[name] == plan.before[name]]
+    changed = [name for name in sorted(prepared.changes) if name not in given_up]
+    head = [f"{words[said]}: {', '.join(changed)}"] if changed else []
+    head += [f"{words['reverted']}: {', '.join(given_up)}"] if given_up else []
+    rules = [o for o in prepared.shown if o.state == "applies" and not prepared.changes.keys().isdisjoint(o.files)]
     proof = ["proof:  planned, conforms (see `speculators-patch verify` for the numbers)"] if prepared.changes else []
-    head = f"{words.get(done, done)}: {changed}" if changed else words.get(done, done)
-    return [head, *outcome_lines(rules, "applied" if done == "applied" else ""), *proof, *advice_lines(prepared.shown)]
+    verb = "applied" if said == "applied" else ""
+    return [*(head or [words[said]]), *outcome_lines(rules, verb), *proof, *advice_lines(prepared.shown)]
 
 
 def status_lines(prepared: Prepared) -> list[str]:
     """Files, rules, and what does not conform."""
     findings = [f"does not conform: {finding}" for finding in prepared.findings]
-    return [*state_lines(prepared.states), "", *outcome_lines(prepared.shown), *findings, *advice_lines(prepared.shown)]
+    doubts = [f"{name}: {doubt}" for name, doubt in prepared.doubts.items()]
+    return [
+        *state_lines(prepared.states),
+        *doubts,
+        "",
+        *outcome_lines(prepared.shown),
+        *findings,
+        *advice_lines(prepared.shown),
+    ]
 
 
-def reverted_lines(result: Result) -> list[str]:
-    """What revert did."""
-    healed = [f"healed: an {result.healed.action} that was killed was {result.healed.outcome}"] if result.healed else []
+def reverted_lines(result: Result, foreign: Sequence[str]) -> list[str]:
+    """What revert did; ``foreign``: the files that are not the release's own now."""
     words = {
         "reverted": f"reverted: {', '.join(result.changed)}",
         "cleared": "cleared the record: the files are not what it speaks of (speculators was installed again)",
         "nothing": "nothing to do: nothing is applied here",
     }
-    return [*healed, words[result.outcome]]
+    others = [f"not the release's own, and no record of this tool says why: {', '.join(foreign)}"] if foreign else []
+    return [*healed_line(result.healed), words[result.outcome], *others]
 
 
-def reverted_data(target: Target, result: Result) -> dict[str, Any]:
+def reverted_data(target: Target, result: Result, foreign: Sequence[str]) -> dict[str, Any]:
     """What revert did, for a program."""
-    return {"target": target_data(target), "result": result.outcome, "changed": list(result.changed)}
+    return {
+        "target": target_data(target),
+        "healed": healed_text(result.healed),
+        "result": result.outcome,
+        "changed": list(result.changed),
+        "foreign": list(foreign),
+    }
+
+
+def healed_text(healed: Healed | None) -> str | None:
+    """What became of a killed process's work, for a program."""
+    return None if healed is None else f"{healed.action} {healed.outcome}"
 
 
 def rule_lines(rules: Iterable[Rule], *, explained: bool) -> list[str]:
@@ -142,8 +165,9 @@ def data(prepared: Prepared, **more: object) -> dict[str, Any]:
     return {
         "target": target_data(prepared.target),
         "rules_folder": str(prepared.rules_folder) if prepared.rules_folder else None,
-        "healed": None if prepared.healed is None else f"{prepared.healed.action} {prepared.healed.outcome}",
+        "healed": healed_text(prepared.healed),
         "files": [{"path": name, "state": state} for name, state in sorted(prepared.states.items())],
+        "doubts": dict(prepared.doubts),
         "rules": [outcome_data(outcome) for outcome in prepared.shown],
         "findings": [str(finding) for finding in prepared.findings],
         "to_change": sorted(prepared.changes),
@@ -151,8 +175,8 @@ def data(prepared: Prepared, **more: object) -> dict[str, Any]:
     }
 
 
-def applied_data(prepared: Prepared, result: Result | None, report: Report | None) -> dict[str, Any]:
-    """What apply did, and what its extraction found, for a program."""
+def applied_data(prepared: Prepared, result: Result | None, report: Report | None = None) -> dict[str, Any]:
+    """What apply did, and what its extraction found, for a program. ``files`` and ``to_change`` speak of before."""
     taken_back = result and result.outcome == "applied" and report and not report.passed
     said = "taken back" if taken_back else done(prepared, result)
     facts = data(prepared, result=said, changed=list(result.changed) if result else [])
@@ -172,5 +196,5 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
 
 
 def as_json(value: object) -> str:
-    """Indented JSON, keys as written."""
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    """Indented JSON in ASCII, which is right in every locale; keys as written."""
+    return json.dumps(value, indent=2)

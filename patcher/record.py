@@ -24,6 +24,8 @@ NAMES = frozenset(
     {RECORD_JSON} | {f"{base}.{kind}" for base in BASENAMES.values() for kind in ("original", "link", "patched")}
 )
 
+REINSTALL = "reinstall speculators (pip install --force-reinstall --no-deps)"
+
 State = Literal["pristine", "patched", "modified", "unproven", "missing"]
 
 
@@ -81,19 +83,22 @@ def load(target: Target) -> Record | None:
     """Read the record; None where nothing is applied.
 
     Raises:
-        FileError: tampered with: another schema, another hash than its seal or RECORD say, a foreign path.
+        FileError: tampered with: another schema, another hash than its seal or RECORD say, a foreign path; or
+            RECORD lists it, and it is gone.
     """
     path = home(target) / RECORD_JSON
     if path.parent.is_symlink():
         raise FileError("the record's folder is a link; nothing of it is used", where=str(path.parent))
     data = sealed.read(path)
+    listed = _index_hashes(target).get(row(target, RECORD_JSON))
+    if data is None and listed is not None:
+        raise FileError("the record of what was applied is gone", where=str(path), hint=REINSTALL)
     if data is None:
         return None
     record = sealed.unseal(data, Record, path)
     names = [file.path for file in record.files]
     if len(set(names)) != len(names) or not set(names) <= set(PATHS):
         raise FileError("the record names files that this tool never patches", where=str(path), found=", ".join(names))
-    listed = _index_hashes(target).get(row(target, RECORD_JSON))
     if listed is not None and listed != recordfile.row_hash(data):
         raise FileError("the record is not the one that RECORD lists", where=str(path), expected=listed)
     return record
@@ -153,7 +158,7 @@ def _state(target: Target, record: Record | None, name: str, path: Path) -> Stat
     if found is None:
         return "missing"
     file = record.of(name) if record else None
-    if file is not None and sha256(found.data) == file.after:
+    if file is not None and sha256(found.data) == file.after != file.before:
         return "patched"
     expected = _original_hashes(target, record).get(name)
     if expected is None:
@@ -194,6 +199,6 @@ def _verified(path: Path, expected: str) -> bytes:
             where=str(path),
             expected=f"sha256 {expected}",
             found="no such file" if data is None else f"sha256 {sha256(data)}",
-            hint="reinstall speculators (pip install --force-reinstall --no-deps)",
+            hint=REINSTALL,
         )
     return data

@@ -6,8 +6,8 @@ Data flows one way: target -> bytes -> facts + rules -> Plan -> conformance -> t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from patcher.record import Record
     from patcher.rule import Rule
     from patcher.transaction import Healed, Result
-    from patcher.verify import Report
 
 PRISTINE, PATCHED, PARTIAL, DRIFTED, NOT_NEEDED = "pristine", "patched", "partial", "drifted", "not-needed"
 CAPTURE_HINT = "this release extracts with vLLM's own extract_hidden_states; there is nothing to patch"
@@ -50,6 +49,7 @@ class Prepared:
         shown: the outcomes to show: of the plan, or, where it stands already, of planning the present bytes.
         findings: what does not conform in the planned files.
         healed: what an earlier, killed run had left.
+        doubts: what to know of a file beside its state, by name.
     """
 
     target: Target
@@ -61,6 +61,7 @@ class Prepared:
     findings: tuple[Finding, ...]
     states: Mapping[str, str]
     healed: Healed | None = None
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def changes(self) -> dict[str, tuple[bytes, bytes]]:
@@ -118,8 +119,10 @@ def _planned(target: Target, chosen: tuple[Rule, ...], choice: Choice) -> Prepar
     stands = made.after == current
     shown = plan.make(current, chosen, facts).outcomes if stands and made.changed else made.outcomes
     findings = () if made.drifts else tuple(conformance.check(made.after, facts))
-    states = _states(target, record, current, made)
-    return Prepared(target, chosen, choice.rules_folder, current, made, shown, findings, states, healed)
+    by_hash = records.state(target, record)
+    states = _states(by_hash, current, made)
+    doubts = _doubts(by_hash, record)
+    return Prepared(target, chosen, choice.rules_folder, current, made, shown, findings, states, healed, doubts)
 
 
 def _whose_fault(target: Target, error: RuleError) -> RuleError | DriftError:
@@ -176,14 +179,14 @@ def recorded_facts(version: str) -> Facts:
     from patcher.facts import RecordedFacts  # noqa: PLC0415
 
     folder = recorded_folder()
-    path = folder / f"{version}.json"
-    if not path.is_file():
-        known = sorted((p.stem for p in folder.glob("*.json")), key=_version_key)
+    known = sorted((p.stem for p in folder.glob("*.json")), key=_version_key)
+    if version not in known:
         raise TargetError(
             f"no facts are recorded for vLLM {version}",
             expected=", ".join(known) or "none are recorded",
             hint="install that vLLM and plan beside it",
         )
+    path = folder / f"{version}.json"
     return RecordedFacts(path.read_bytes(), path.name)
 
 
@@ -197,10 +200,16 @@ def recorded_folder() -> Path:
     return inside if inside.is_dir() else Path(__file__).parent.parent / "golden" / "facts"
 
 
-def _states(target: Target, record: Record | None, current: Mapping[str, bytes], made: Plan) -> dict[str, str]:
-    from patcher import record as records  # noqa: PLC0415
+def _doubts(by_hash: Mapping[str, str], record: Record | None) -> dict[str, str]:
+    """What the hashes say that no plan does."""
+    edited = {name for name, state in by_hash.items() if state == "modified" and record and record.of(name)}
+    unproven = {name for name, state in by_hash.items() if state == "unproven"}
+    return dict.fromkeys(sorted(edited), "edited since apply: revert will refuse it") | dict.fromkeys(
+        sorted(unproven), "not listed in RECORD: whether it is the release's own is not known"
+    )
 
-    by_hash = records.state(target, record)
+
+def _states(by_hash: Mapping[str, str], current: Mapping[str, bytes], made: Plan) -> dict[str, str]:
     drifted = {found.file for found in made.drifts}
     states = {}
     for name in current:
@@ -212,7 +221,9 @@ def _states(target: Target, record: Record | None, current: Mapping[str, bytes],
         if known == "pristine":
             states[name] = NOT_NEEDED if stands else PRISTINE
         else:
-            states[name] = PATCHED if stands else PARTIAL if known != "unproven" else PRISTINE
+            # Where another file has drifted there is no plan, but what the record says of this one holds.
+            ours = stands or (known == "patched" and bool(drifted))
+            states[name] = PATCHED if ours else PARTIAL if known != "unproven" else PRISTINE
     return states
 
 
@@ -265,6 +276,12 @@ def refuse_unexpected(prepared: Prepared, reviewed: Path) -> None:
     except OSError as error:
         raise FileError("the reviewed diff can't be read", where=str(reviewed), found=str(error)) from error
     planned = diff.unified(prepared.plan.before, prepared.plan.after)
+    if data and not planned:
+        raise DriftError(
+            "the plan is empty: what the rules want stands already, and was not written by apply",
+            where=str(reviewed),
+            hint="reinstall speculators (pip install --force-reinstall --no-deps), or go without --expect",
+        )
     if not diff.same(planned, data, str(reviewed)):
         raise DriftError(
             "the plan is not the diff that was reviewed; nothing was written",
@@ -274,9 +291,10 @@ def refuse_unexpected(prepared: Prepared, reviewed: Path) -> None:
 
 
 def sides(prepared: Prepared, *, reverse: bool) -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
-    """The two sides of a diff: what stands there and what shall; in reverse, from patched to original."""
+    """The two sides of a diff: what stands and what shall; in reverse, what was (or would be) applied, and before."""
     if reverse:
-        return prepared.plan.after, prepared.plan.before
+        applied = prepared.current != prepared.plan.before
+        return prepared.current if applied else prepared.plan.after, prepared.plan.before
     return prepared.current, prepared.plan.after
 
 
@@ -303,54 +321,26 @@ def write(prepared: Prepared, tool: str) -> Result:
     return transaction.apply(prepared.target, prepared.changes, transaction.Facts(tool, outcomes))
 
 
-def prove(prepared: Prepared, result: Result, progress: Callable[[str], None]) -> Report:
-    """Run a real extraction on what ``write`` left; unless it is right, take back what ``write`` has applied.
-
-    Whatever else ends the extraction (no report, Ctrl-C, SIGTERM) takes it back too.
-
-    Raises:
-        ProofError: there is no report.
-        FileError: it can't be taken back.
-    """
-    from patcher import transaction, verify  # noqa: PLC0415
-
-    passed = False
-    try:
-        report = verify.verify(prepared.target.interpreter, files=prepared.target.files, progress=progress)
-        passed = report.passed
-    finally:
-        if result.outcome == "applied" and not passed:
-            transaction.revert(prepared.target)
-    return report
-
-
-def not_proven(result: Result) -> ProofError:
-    """What apply ends with after an extraction that is not right."""
-    if result.outcome == "applied":
-        return ProofError("the extraction is not right; what was applied is taken back")
-    return ProofError(
-        "the extraction is not right; this apply had nothing to write, and has taken nothing back",
-        hint="`speculators-patch revert` puts the release's own files back",
-    )
-
-
 @dataclass(frozen=True)
 class Conformance:
     """The files as they stand, judged against a vLLM."""
 
     target: Target
     findings: tuple[Finding, ...]
+    healed: Healed | None = None
 
 
 def conformance_now(choice: Choice, environ: Mapping[str, str] = os.environ) -> Conformance:
     """Judge the files as they stand now, patched or not; no finding where the release has none of them."""
-    from patcher import conformance  # noqa: PLC0415
+    from patcher import conformance, transaction  # noqa: PLC0415
 
     target = locate(choice.python, environ, require_vllm=choice.vllm is None)
     if target.missing:
         return Conformance(target, ())
+    healed = transaction.heal(target)
     facts = installed_facts(target) if choice.vllm is None else recorded_facts(choice.vllm)
-    return Conformance(target, tuple(conformance.check({name: read(target, name) for name in target.files}, facts)))
+    findings = conformance.check({name: read(target, name) for name in target.files}, facts)
+    return Conformance(target, tuple(findings), healed)
 
 
 def record_facts(vllm_folder: Path, releases: Sequence[Path], transformers_folder: Path) -> bytes:
@@ -373,6 +363,9 @@ def record_facts(vllm_folder: Path, releases: Sequence[Path], transformers_folde
     known = rules.load_folder(rules.default_folder())
     names = sorted({name for rule in known for name in rule.files})
     file_sets = [{n: (folder / n).read_bytes() for n in names if (folder / n).is_file()} for folder in releases]
+    for folder, files in zip(releases, file_sets, strict=True):
+        if not files:
+            raise TargetError("no release of speculators is in this folder", where=str(folder), expected=names[0])
 
     def ask(facts: Facts) -> None:
         for files in file_sets:

@@ -1,16 +1,42 @@
-"""Keep SIGINT, SIGTERM and SIGHUP waiting while a transaction is at work, then let them act."""
+"""Keep SIGINT, SIGTERM and SIGHUP waiting while a transaction is at work, or let them unwind the stack."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Iterator
+    from types import FrameType, TracebackType
 
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 _WAITING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def unwinding() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that what stands in a ``finally`` is done.
+
+    Only the main thread can set handlers. A signal that is ignored (nohup) stays ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def unwind(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    # None: a handler set by C code, which can't be put back.
+    acting = [number for number in _ENDING if signal.getsignal(number) not in (None, signal.SIG_IGN)]
+    before = {number: signal.signal(number, unwind) for number in acting}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Stopped(BaseException):

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from patcher.record import Record
     from patcher.target import Target
 
+_LATEST = 253402300799  # the last second of the year 9999, where datetime ends
+
 __all__ = ["Facts", "Healed", "Result", "apply", "heal", "revert"]
 
 
@@ -99,7 +101,7 @@ def revert(target: Target) -> Result:
         DriftError: a patched file was edited since.
         FileError: not writable, a tampered record; nothing was changed.
     """
-    if not (journal.traces(anchor(target)) or records.home(target).exists()):
+    if not journal.traces(anchor(target)) and records.load(target) is None and not records.home(target).exists():
         return Result("nothing")
     preflight.check(target)
     with _alone(target) as signals:
@@ -178,6 +180,6 @@ def _epoch(environ: Mapping[str, str]) -> int | None:
     text = environ.get("SOURCE_DATE_EPOCH")
     if not text:
         return None
-    if not text.isdecimal():
-        raise FileError("SOURCE_DATE_EPOCH is not a number of seconds", found=text)
+    if not (text.isdecimal() and text.isascii() and len(text) <= len(str(_LATEST)) and int(text) <= _LATEST):
+        raise FileError("SOURCE_DATE_EPOCH is not a number of seconds until the year 9999", found=text[:40])
     return int(text)

@@ -331,6 +331,19 @@ def test_a_signal_to_the_tool_ends_the_whole_group(tmp_path: Path, number: signa
         assert until(lambda: not alive(grandchild))
 
 
+def test_an_impatient_user_leaves_no_process_behind(tmp_path: Path) -> None:
+    deaf = (
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(600)"
+    )
+    with tool(tmp_path, deaf) as (running, grandchild):
+        time.sleep(0.5)  # the command that started it has to become deaf first
+        for _ in range(4):
+            running.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+        assert running.wait(timeout=30) != 0
+        assert until(lambda: not alive(grandchild))
+
+
 def test_the_payload_ends_its_group_when_the_tool_is_killed(tmp_path: Path) -> None:
     waits = f"sys.path.insert(0, {str(run.PAYLOAD)!r}); import extract; extract.end_with_parent(); time.sleep(600)"
     with tool(tmp_path, waits) as (running, grandchild):

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from patcher.signals import Deferred, unwinding
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from types import FrameType
 
 # A worker that is told to end closes its shared memory; one that does not listen is killed.
 GRACE_SECONDS = 5.0
 TAIL_LINES = 120
-_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ def run(
     Its whole process group is gone when this returns or raises, Ctrl-C, SIGTERM and SIGHUP included. If this process is
     killed, the command sees the end of its standard input, which is a pipe that nothing is written to.
     """
-    with _terminable():
+    with unwinding():
         child = subprocess.Popen(
             command,
             env=dict(environment),
@@ -106,40 +106,24 @@ def _has_ended(child: subprocess.Popen[str]) -> bool:
 
 
 def end_group(child: subprocess.Popen[str]) -> None:
-    """End the command and everything that it started. Does nothing the second time."""
+    """End the command and everything that it started. Does nothing the second time.
+
+    Signals wait meanwhile: an impatient second Ctrl-C would leave the command running.
+    """
     if child.returncode is not None:
         return
-    if not _has_ended(child):
-        _signal(child, signal.SIGTERM)
-        deadline = time.monotonic() + GRACE_SECONDS
-        while not _has_ended(child) and time.monotonic() < deadline:
-            time.sleep(0.05)
-    _signal(child, signal.SIGKILL)
-    child.wait()
-    if child.stdin is not None:
-        child.stdin.close()
+    with Deferred():
+        if not _has_ended(child):
+            _signal(child, signal.SIGTERM)
+            deadline = time.monotonic() + GRACE_SECONDS
+            while not _has_ended(child) and time.monotonic() < deadline:
+                time.sleep(0.05)
+        _signal(child, signal.SIGKILL)
+        child.wait()
+        if child.stdin is not None:
+            child.stdin.close()
 
 
 def _signal(child: subprocess.Popen[str], number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, number)
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP unwind the stack as Ctrl-C does. A handler can only be set in the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def unwind(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    # One that is ignored (nohup) stays ignored; one set by C code (None) can't be put back.
-    acting = [number for number in _ENDING if signal.getsignal(number) not in (None, signal.SIG_IGN)]
-    before = {number: signal.signal(number, unwind) for number in acting}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,0 +1,303 @@
+"""The commands in the hands of a careless user and of an unkind system: what is said, the exit code, what stands."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from patcher import session
+from tests.conftest import GENERATOR, WORKER, Command, Environment, Payload, report_text
+
+CONFIG = "speculators/config.py"
+FULL = Path("/dev/full")
+
+
+def tool(*words: object, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """A command of the tool in a process of its own."""
+    command = [sys.executable, "-m", "patcher.cli", *map(str, words)]
+    return subprocess.run(command, check=False, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options})
+
+
+# apply --verify, ended before there is a report: nothing stays that was not proven.
+
+
+def test_an_output_that_takes_nothing_takes_the_patch_back(environment: Environment) -> None:
+    before = environment.contents()
+    with FULL.open("wb") as full:
+        ended = tool("apply", "-p", environment.folder, "--verify", stdout=full)
+    assert ended.returncode == 6
+    assert b"standard output can't be written" in ended.stderr
+    assert b"what was applied is taken back" in ended.stderr
+    assert environment.contents() == before
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_that_waited_for_the_write_takes_the_patch_back(
+    environment: Environment, run: Command, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+) -> None:
+    before = environment.contents()
+    real = session.write
+
+    def write(*arguments: Any) -> object:
+        done = real(*arguments)
+        assert environment.contents() != before
+        os.kill(os.getpid(), number)  # where Deferred lets it act: there is no result yet
+        return done
+
+    monkeypatch.setattr(session, "write", write)
+    ended = run("apply", "-p", environment.folder, "--verify")
+    assert ended.code == code, ended.err
+    assert environment.contents() == before
+
+
+# A record that is gone.
+
+
+def test_a_lost_record_is_no_reason_to_say_that_nothing_is_applied(environment: Environment, run: Command) -> None:
+    run("apply", "-p", environment.folder)
+    (environment.dist_info / "speculators-patch" / "record.json").unlink()
+    patched = environment.contents()
+    for command in ("revert", "status", "apply"):
+        ended = run(command, "-p", environment.folder)
+        assert ended.code == 6, command
+        assert "the record of what was applied is gone" in ended.err
+        assert "reinstall speculators" in ended.err
+    assert environment.contents() == patched
+
+
+def test_a_lost_folder_of_the_record_is_told_too(environment: Environment, run: Command) -> None:
+    run("apply", "-p", environment.folder)
+    for path in (environment.dist_info / "speculators-patch").iterdir():
+        path.unlink()
+    (environment.dist_info / "speculators-patch").rmdir()
+    ended = run("revert", "-p", environment.folder)
+    assert ended.code == 6
+    assert "the record of what was applied is gone" in ended.err
+
+
+def test_files_that_another_hand_has_changed_are_named_by_revert(environment: Environment, run: Command) -> None:
+    assert run("revert", "-p", environment.folder).out == "nothing to do: nothing is applied here\n"
+    text = environment.worker.read_bytes()
+    environment.worker.unlink()
+    environment.worker.write_bytes(text + b"# mine\n")
+    ended = run("revert", "-p", environment.folder, "--format", "json")
+    assert (ended.code, json.loads(ended.out)["foreign"]) == (0, [WORKER])
+    assert f"no record of this tool says why: {WORKER}" in run("revert", "-p", environment.folder).out
+
+
+# What the system refuses.
+
+
+def test_a_name_that_the_system_refuses_is_no_fault_of_the_tool(tmp_path: Path, run: Command) -> None:
+    ended = run("status", "-p", tmp_path / ("x" * 300))
+    assert ended.code == 6
+    assert "File name too long" in ended.err
+    assert "x" * 300 in ended.err
+
+
+def test_no_place_for_temporary_files(environment: Environment, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_usable(**_options: str) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", none_usable)
+    ended = run("verify", "-p", environment.folder)
+    assert ended.code == 6
+    assert "No usable temporary directory found" in ended.err
+
+
+def test_what_standard_error_does_not_take_is_not_missed(environment: Environment) -> None:
+    with FULL.open("wb") as full:
+        ended = tool("check", "-p", environment.folder, stderr=full)
+    assert ended.returncode == 5
+    assert b"finding(s)" in ended.stdout
+
+
+def test_a_full_standard_output_is_an_output_error(environment: Environment) -> None:
+    with FULL.open("wb") as full:
+        ended = tool("status", "-p", environment.folder, stdout=full)
+    assert ended.returncode == 6
+    assert b"No space left" in ended.stderr
+
+
+def test_a_usage_error_that_nobody_reads_is_one() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = tool("no-such-command", stderr=writing)
+    os.close(writing)
+    assert ended.returncode == 2
+
+
+def test_json_is_ascii_whatever_the_path_and_the_locale(environment: Environment, tmp_path: Path) -> None:
+    link = tmp_path / os.fsdecode(b"by\xfftes")
+    link.symlink_to(environment.folder)
+    variables = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    command = [sys.executable, "-m", "patcher.cli", "status", "-p", str(link)]
+    told = subprocess.run([*command, "--format", "json"], capture_output=True, check=True, env=variables)
+    assert "by\udcfftes" in json.loads(told.stdout.decode("ascii"))["target"]["chosen"]
+    text = subprocess.run(command, capture_output=True, check=True, env=variables)
+    assert b"by\\udcfftes" in text.stderr
+
+
+@pytest.mark.parametrize("seconds", ["9999999999999", "9" * 5000, "²"])
+def test_a_date_beyond_all_years_is_refused(
+    environment: Environment, run: Command, monkeypatch: pytest.MonkeyPatch, seconds: str
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", seconds)
+    ended = run("apply", "-p", environment.folder)
+    assert ended.code == 6
+    assert "SOURCE_DATE_EPOCH" in ended.err
+
+
+@pytest.mark.parametrize("text", ['{"url": "file:///x", "dir_info": 5}', "[" * 100_000, '{"url": "x", "dir_info": []}'])
+def test_a_direct_url_that_says_nothing_is_none(environment: Environment, run: Command, text: str) -> None:
+    said = environment.dist_info / "direct_url.json"
+    said.write_text(text)
+    ended = [run(command, "-p", environment.folder) for command in ("apply", "revert")]
+    said.unlink()  # uv would not install over it
+    assert [each.code for each in ended] == [0, 0], ended
+
+
+# Arguments that mean something else than they seem to.
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("status", "-p", ""), 2, "the path is empty"),
+        (("rules", "--rules", ""), 2, "the path is empty"),
+        (("verify", "--time-limit", "nan"), 2, "--time-limit"),
+        (("check", "--vllm", "../facts/0.16.0"), 4, "no facts are recorded for vLLM ../facts/0.16.0"),
+    ],
+)
+def test_an_argument_that_is_none(
+    environment: Environment,
+    run: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.setenv("VIRTUAL_ENV", str(environment.folder))
+    ended = run(*words)
+    assert ended.code == code
+    assert said in ended.err
+
+
+def test_facts_of_no_release_are_not_recorded(environment: Environment, run: Command, tmp_path: Path) -> None:
+    transformers = tmp_path / "transformers"
+    transformers.mkdir()
+    (transformers / "__init__.py").touch()
+    words = ("facts", environment.site / "vllm", tmp_path, "--transformers", transformers, "-o", tmp_path / "o.json")
+    ended = run(*words)
+    assert ended.code == 4
+    assert f"where:    {tmp_path}" in ended.err
+    assert not (tmp_path / "o.json").exists()
+
+
+# Applied by other rules than before.
+
+
+def test_the_reverse_diff_fits_what_is_applied_not_what_would_be(
+    environment: Environment, run: Command, tmp_path: Path
+) -> None:
+    before = environment.contents()
+    run("apply", "-p", environment.folder, "--skip", "pydantic-torch")
+    diff = tmp_path / "reverse.diff"
+    diff.write_text(run("diff", "--reverse", "-p", environment.folder).out, encoding="utf-8")
+    subprocess.run(["git", "apply", str(diff)], cwd=environment.site, check=True)
+    after = environment.contents()
+    assert {name: after[name] for name in (GENERATOR, WORKER)} == {name: before[name] for name in (GENERATOR, WORKER)}
+
+
+def test_a_rule_less_gives_its_file_back_and_says_so(environment: Environment, run: Command) -> None:
+    before = environment.contents()
+    run("apply", "-p", environment.folder)
+    assert environment.contents()[CONFIG] != before[CONFIG]
+    ended = run("apply", "-p", environment.folder, "--skip", "pydantic-torch")
+    assert ended.out.splitlines()[0] == f"back to their originals: {CONFIG}"
+    assert "applied     " not in ended.out
+    assert environment.contents()[CONFIG] == before[CONFIG]
+    status = run("status", "-p", environment.folder, "--skip", "pydantic-torch").out
+    assert f"not-needed  {CONFIG}" in status
+    assert f"patched     {GENERATOR}" in status
+
+
+# States.
+
+
+def test_a_broken_file_does_not_change_what_is_said_of_another(environment: Environment, run: Command) -> None:
+    run("apply", "-p", environment.folder)
+    environment.generator.write_bytes(environment.generator.read_bytes() + b"def (\n")
+    status = run("status", "-p", environment.folder).out
+    assert f"drifted     {GENERATOR}" in status
+    assert f"patched     {WORKER}" in status
+
+
+def test_an_edit_since_apply_is_told(environment: Environment, run: Command) -> None:
+    run("apply", "-p", environment.folder)
+    assert "edited since apply" not in run("status", "-p", environment.folder).out
+    environment.worker.write_bytes(environment.worker.read_bytes() + b"# mine\n")
+    assert f"{WORKER}: edited since apply" in run("status", "-p", environment.folder).out
+    assert run("revert", "-p", environment.folder).code == 3
+
+
+def test_a_file_without_a_row_in_record_is_not_called_proven(environment: Environment, run: Command) -> None:
+    record = environment.dist_info / "RECORD"
+    data = record.read_bytes()
+    record.unlink()
+    status = run("status", "-p", environment.folder)
+    record.write_bytes(data)  # uv would not install over it
+    assert f"{WORKER}: not listed in RECORD" in status.out
+
+
+def test_a_reviewed_diff_of_what_stands_already_is_told_apart(
+    environment: Environment, run: Command, tmp_path: Path
+) -> None:
+    diff = tmp_path / "reviewed.diff"
+    diff.write_text(run("diff", "-p", environment.folder).out, encoding="utf-8")
+    for path in (environment.generator, environment.worker, environment.site / CONFIG):
+        data = path.read_bytes()
+        path.unlink()  # not through the link into uv's cache
+        path.write_bytes(data)
+    subprocess.run(["git", "apply", str(diff)], cwd=environment.site, check=True)
+    ended = run("apply", "-p", environment.folder, "--expect", diff)
+    assert ended.code == 3
+    assert "the plan is empty" in ended.err
+
+
+# What a killed process has left.
+
+KILLED = """
+import os, sys
+from patcher import atomic, cli
+real, count = os.rename, [0]
+def rename(*paths, **options):
+    count[0] += 1
+    if count[0] == 6:
+        os._exit(9)
+    return real(*paths, **options)
+os.rename = os.replace = rename
+cli.main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("command", ["check", "verify", "revert"])
+def test_the_next_command_heals_and_says_so(
+    environment: Environment, run: Command, payload: Payload, command: str
+) -> None:
+    words = [sys.executable, "-c", KILLED, "apply", "-p", str(environment.folder)]
+    assert subprocess.run(words, check=False).returncode == 9
+    assert list(environment.site.glob(".speculators-patch.*"))
+    payload(f"out.write_text({report_text()})")
+    ended = run(command, "-p", environment.folder)
+    assert "healed: an apply that was killed was " in ended.err + ended.out
+    assert not list(environment.site.glob(".speculators-patch.*"))
