@@ -20,6 +20,8 @@ from patcher.verify import run as verification
 
 GENERATOR = "speculators/data_generation/vllm_hidden_states_generator.py"
 WORKER = "speculators/data_generation/custom_worker.py"
+# Every release of vLLM is for Python 3.12 among others; its source, which is all that is read, is the same for each.
+ANY_PYTHON = ("--python-version", "3.12", "--only-binary", ":all:")
 
 
 class RealTogether(LoadScopeScheduling):  # type: ignore[misc]
@@ -78,9 +80,9 @@ class Environment:
         return next(self.site.glob("speculators-*.dist-info"))
 
     def install(self, *requirements: str) -> None:
-        """Install releases as they are, again if they are there."""
-        command = ["uv", "pip", "install", "-q", "--no-deps", "--reinstall", "-p", str(self.folder), *requirements]
-        subprocess.run(command, check=True)
+        """Install releases as they are, again if they are there; also where their vLLM would not run on this Python."""
+        command = ["uv", "pip", "install", "-q", "--no-deps", "--reinstall", *ANY_PYTHON, "-p", str(self.folder)]
+        subprocess.run([*command, *requirements], check=True)
 
     def contents(self) -> dict[str, bytes]:
         """Every file of speculators and its metadata: path from site-packages on -> bytes. Bytecode is left out."""
