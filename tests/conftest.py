@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import textwrap
@@ -150,3 +151,17 @@ def report_text(*, finished: bool = True, rows: list[dict[str, Any]] | None = No
     return repr(
         json.dumps({"family": "llama", "finished": finished, "rows": [ROW] if rows is None else rows, "unknown": 1})
     )
+
+
+@pytest.fixture
+def default_signals() -> Iterator[None]:
+    """Signals act as in a terminal: a job in the background, or under nohup, is begun with some of them ignored."""
+    defaults = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in defaults.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

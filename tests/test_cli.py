@@ -431,6 +431,7 @@ def test_apply_takes_back_what_an_extraction_disproves(
     assert environment.contents() == before
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize(
     ("ends", "code"),
     [

@@ -40,6 +40,7 @@ def test_an_output_that_takes_nothing_takes_the_patch_back(environment: Environm
     assert environment.contents() == before
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_that_waited_for_the_write_takes_the_patch_back(
     environment: Environment, run: Command, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
