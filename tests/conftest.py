@@ -156,12 +156,8 @@ def report_text(*, finished: bool = True, rows: list[dict[str, Any]] | None = No
 @pytest.fixture
 def default_signals() -> Iterator[None]:
     """Signals act as in a terminal: a job in the background, or under nohup, is begun with some of them ignored."""
-    defaults = {
-        signal.SIGINT: signal.default_int_handler,
-        signal.SIGTERM: signal.SIG_DFL,
-        signal.SIGHUP: signal.SIG_DFL,
-    }
-    before = {number: signal.signal(number, handler) for number, handler in defaults.items()}
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
