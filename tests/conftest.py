@@ -80,10 +80,13 @@ class Environment:
         """The metadata folder of speculators."""
         return next(self.site.glob("speculators-*.dist-info"))
 
-    def install(self, *requirements: str) -> None:
-        """Install releases as they are, again if they are there; also where their vLLM would not run on this Python."""
-        command = ["uv", "pip", "install", "-q", "--no-deps", "--reinstall", *ANY_PYTHON, "-p", str(self.folder)]
-        subprocess.run([*command, *requirements], check=True)
+    def install(self, *words: str) -> None:
+        """Install releases as they are, also where their vLLM would not run on this Python.
+
+        With ``--reinstall`` also those that are there; uv then downloads them once more, whatever its cache has.
+        """
+        command = ["uv", "pip", "install", "-q", "--no-deps", *ANY_PYTHON, "-p", str(self.folder)]
+        subprocess.run([*command, *words], check=True)
 
     def contents(self) -> dict[str, bytes]:
         """Every file of speculators and its metadata: path from site-packages on -> bytes. Bytecode is left out."""
@@ -111,7 +114,7 @@ def shared_environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 def environment(shared_environment: Environment) -> Iterator[Environment]:
     """speculators 0.3.0 beside vLLM 0.16.0, as installed."""
     yield shared_environment
-    shared_environment.install("speculators==0.3.0")
+    shared_environment.install("--reinstall", "speculators==0.3.0")
     record = shared_environment.dist_info / "speculators-patch"
     assert not record.exists(), "a reinstall must not leave the record behind"
 

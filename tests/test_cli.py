@@ -472,8 +472,8 @@ def test_apply_that_writes_nothing_has_nothing_to_verify(tmp_path: Path, run: Co
 def test_files_that_change_under_a_verification_prove_nothing(
     environment: Environment, run: Command, payload: Payload
 ) -> None:
-    edit = f"pathlib.Path({str(environment.worker)!r}).write_text('other')"
-    payload(f"{edit}; out.write_text({report_text()})")
+    worker = f"pathlib.Path({str(environment.worker)!r})"
+    payload(f"{worker}.unlink(); {worker}.write_text('other'); out.write_text({report_text()})")
     ended = run("verify", "-p", environment.folder)
     assert ended.code == 5
     assert f"failed: {WORKER} changed while the check ran; run it again" in ended.out
