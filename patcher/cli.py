@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -43,8 +43,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except PatchError as error:
         code = _fail(str(error), error.exit_code)
     except click.ClickException as error:
-        with suppress(OSError):  # a reader that has gone does not change the exit code
-            error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        say(shown.getvalue(), err=True, end=False)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = _fail("interrupted; nothing is left half done", INTERRUPTED)
