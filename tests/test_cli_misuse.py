@@ -290,15 +290,15 @@ def test_a_reviewed_diff_of_what_stands_already_is_told_apart(
 # What a killed process has left.
 
 KILLED = """
-import os, sys
-from patcher import atomic, cli
-real, count = os.rename, [0]
-def rename(*paths, **options):
+import os, pathlib, sys
+from patcher import cli
+real, count = pathlib.Path.replace, [0]
+def replace(self, target):
     count[0] += 1
     if count[0] == 6:
         os._exit(9)
-    return real(*paths, **options)
-os.rename = os.replace = rename
+    return real(self, target)
+pathlib.Path.replace = replace
 cli.main(sys.argv[1:])
 """
 
