@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from patcher.transaction import Healed, Result
 
 PRISTINE, PATCHED, PARTIAL, DRIFTED, NOT_NEEDED = "pristine", "patched", "partial", "drifted", "not-needed"
+REINSTALL = "reinstall speculators (pip install --force-reinstall --no-deps), or mend the file"
 CAPTURE_HINT = "this release extracts with vLLM's own extract_hidden_states; there is nothing to patch"
 
 
@@ -137,7 +138,7 @@ def _whose_fault(target: Target, error: RuleError) -> RuleError | DriftError:
         where=", ".join(str(target.path(name)) for name in modified),
         rule=error.rule,
         found=str(error),
-        hint="reinstall speculators (pip install --force-reinstall --no-deps), or mend the file",
+        hint=REINSTALL,
     )
 
 
@@ -244,13 +245,16 @@ def refuse(prepared: Prepared, *, allow_modified: bool, allow_editable: bool) ->
 
 
 def refuse_drift(plan: Plan) -> None:
-    """Raise DriftError with every expectation that the files do not meet."""
-    if plan.drifts:
-        raise DriftError(
-            f"{len(plan.drifts)} expectation(s) of the rules are not met; nothing was written",
-            found="\n".join(map(str, plan.drifts)),
-            hint="look at the places named; --skip RULE leaves a rule out",
-        )
+    """Raise DriftError with every expectation that the files do not meet; what is wrong with a whole file, once."""
+    if not plan.drifts:
+        return
+    whole = list(dict.fromkeys(f"{drift.file}: {drift.what}" for drift in plan.drifts if not drift.expected))
+    found = [*whole, *(str(drift) for drift in plan.drifts if drift.expected)]
+    raise DriftError(
+        f"{len(found)} expectation(s) of the rules are not met; nothing was written",
+        found="\n".join(found),
+        hint=REINSTALL if whole else "look at the places named; --skip RULE leaves a rule out",
+    )
 
 
 def refuse_findings(prepared: Prepared) -> None:

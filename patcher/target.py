@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 import shutil
@@ -191,10 +192,14 @@ def _interpreter_at(given: Path, environ: Mapping[str, str], option: str) -> Pat
     if given.is_dir():
         candidates = [given / "bin" / name for name in ("python", "python3")]
         for candidate in candidates:
-            if candidate.is_file():
+            if os.path.isfile(candidate):  # noqa: PTH113 - where this user may not look it says no; is_file raises
                 return candidate.absolute()
+        links = [f"{link} -> {link.readlink()}" for link in candidates if link.is_symlink()]
         raise TargetError(
-            f"{option} names a folder without an interpreter", where=str(given), expected=str(candidates[0])
+            f"{option} names a folder without an interpreter",
+            where=str(given),
+            expected=str(candidates[0]),
+            found=f"{links[0]}, which is not there, or not for this user to see" if links else None,
         )
     if given.is_file():
         return given.absolute()

@@ -74,7 +74,7 @@ def test_fault_17_a_file_that_can_not_be_read_as_python(
 ) -> None:
     data = environment.generator.read_bytes()
     put(environment, damage(data))  # type: ignore[operator]
-    refused(environment, run, 3, told, GENERATOR)
+    refused(environment, run, 3, told, GENERATOR, "1 expectation(s)", "reinstall speculators")
 
 
 @pytest.mark.parametrize(

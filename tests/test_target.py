@@ -85,6 +85,17 @@ def test_a_folder_without_an_interpreter_is_refused(tmp_path: Path) -> None:
         locate(tmp_path, {})
 
 
+def test_a_link_that_leads_nowhere_is_told(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to("/nowhere/python")
+    with pytest.raises(TargetError) as caught:
+        locate(tmp_path, {})
+    assert (
+        caught.value.found
+        == f"{tmp_path}/bin/python -> /nowhere/python, which is not there, or not for this user to see"
+    )
+
+
 def test_noise_at_start_and_end_does_not_disturb(install: Install) -> None:
     noise = (
         "import atexit, sys; print('{\"python\": 1}'); print('noise', file=sys.stderr); atexit.register(print, '}')\n"
