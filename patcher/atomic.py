@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from patcher import disk, journal
 from patcher.disk import FileState
-from patcher.errors import FileError
+from patcher.errors import REINSTALL, FileError
 from patcher.journal import Entry, Journal, Opened
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _verify(path: Path, expected: str) -> None:
             "a file that a killed transaction left was changed since; it is not used",
             where=str(path),
             expected=expected,
-            hint="delete it, then reinstall speculators (pip install --force-reinstall --no-deps)",
+            hint=f"delete it, then {REINSTALL}",
         )
 
 

@@ -323,7 +323,7 @@ def verify(
 ) -> int:
     """Run a real extraction on a tiny model in the target environment and compare every row."""
     from patcher import output, transaction  # noqa: PLC0415
-    from patcher import verify as proof  # noqa: PLC0415
+    from patcher import verify as verification  # noqa: PLC0415
     from patcher.target import locate  # noqa: PLC0415
 
     family, config, asked = _family(family), _config_file(model), _layers(layers)
@@ -332,7 +332,7 @@ def verify(
     say("\n".join(output.target_lines(target, None) + output.healed_line(healed)), err=True)
     if target.missing:
         _nothing_to_patch(target, require=True, form=form)
-    report = proof.verify(
+    report = verification.verify(
         target.interpreter,
         files=target.files,
         family=family,

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+# What the user does next where the installed files, or what was kept of them, are no longer to be trusted.
+REINSTALL = "reinstall speculators (pip install --force-reinstall --no-deps)"
+
 
 class PatchError(Exception):
     """A failure that the user is told about, without a traceback.

@@ -14,7 +14,7 @@ import msgspec
 
 from patcher import recordfile, sealed
 from patcher.disk import FileState, look, sha256
-from patcher.errors import FileError
+from patcher.errors import REINSTALL, FileError
 from patcher.target import PATHS, Target
 
 RECORD_JSON = "record.json"
@@ -23,8 +23,6 @@ BASENAMES = {path: path.rpartition("/")[2] for path in PATHS} | {INDEX: INDEX}
 NAMES = frozenset(
     {RECORD_JSON} | {f"{base}.{kind}" for base in BASENAMES.values() for kind in ("original", "link", "patched")}
 )
-
-REINSTALL = "reinstall speculators (pip install --force-reinstall --no-deps)"
 
 State = Literal["pristine", "patched", "modified", "unproven", "missing"]
 

@@ -9,7 +9,7 @@ from patcher import record as records
 from patcher import recordfile
 from patcher.atomic import Step
 from patcher.disk import FileState, look, sha256
-from patcher.errors import DriftError
+from patcher.errors import REINSTALL, DriftError
 from patcher.foreign import hunk
 from patcher.place import HOME
 from patcher.record import INDEX, RECORD_JSON, Kept, PatchedFile, Record
@@ -18,7 +18,7 @@ from patcher.target import PATHS, Target
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_REINSTALL = "reinstall speculators (pip install --force-reinstall --no-deps), which also undoes the patch"
+_UNDO = f"{REINSTALL}, which also undoes the patch"
 
 
 def steps(target: Target, record: Record, ours: Iterable[PatchedFile]) -> list[Step]:
@@ -70,7 +70,7 @@ def is_ours(target: Target, file: PatchedFile) -> bool:
     if found is None:
         if reinstalled and file.path not in rows:
             return False
-        raise DriftError("a patched file is gone", where=str(path), hint=_REINSTALL)
+        raise DriftError("a patched file is gone", where=str(path), hint=_UNDO)
     if sha256(found.data) == file.after:
         return True
     if sha256(found.data) == file.before or (reinstalled and rows.get(file.path) == recordfile.row_hash(found.data)):
@@ -80,7 +80,7 @@ def is_ours(target: Target, file: PatchedFile) -> bool:
         where=str(path),
         expected=f"the file as apply left it, sha256 {file.after}",
         found=hunk(records.patched_bytes(target, file), found.data, file.path),
-        hint="take this edit out again, then revert; or " + _REINSTALL,
+        hint="take this edit out again, then revert; or " + _UNDO,
     )
 
 

@@ -17,12 +17,10 @@ def say(text: str | bytes, *, err: bool = False, end: bool = True) -> None:
         FileError: standard output takes nothing (a full disk). What standard error does not take is not missed.
     """
     stream = sys.stderr if err else sys.stdout
+    if isinstance(text, str):
+        text = _printable(text, getattr(stream, "encoding", None) or "utf-8")
     try:
-        click.echo(
-            _printable(text, getattr(stream, "encoding", None) or "utf-8") if isinstance(text, str) else text,
-            err=err,
-            nl=end,
-        )
+        click.echo(text, err=err, nl=end)
     except OSError as error:
         # What is printed from now on goes nowhere, and Python does not complain at exit.
         with open(os.devnull, "wb") as nowhere:  # noqa: PTH123

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from patcher.disk import sha256
-from patcher.errors import FileError
+from patcher.errors import REINSTALL, FileError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,5 +68,5 @@ def _refused(path: Path, found: str) -> FileError:
         "a file that an earlier apply wrote was changed since; nothing of it is used",
         where=str(path),
         found=found,
-        hint="remove it and reinstall speculators (pip install --force-reinstall --no-deps), which starts afresh",
+        hint=f"remove it and {REINSTALL}, which starts afresh",
     )

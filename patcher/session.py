@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from patcher import rule as rules
-from patcher.errors import DriftError, FileError, ProofError, RuleError, TargetError
+from patcher.errors import REINSTALL, DriftError, FileError, ProofError, RuleError, TargetError
 from patcher.target import Target, locate, refuse_source
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from patcher.transaction import Healed, Result
 
 PRISTINE, PATCHED, PARTIAL, DRIFTED, NOT_NEEDED = "pristine", "patched", "partial", "drifted", "not-needed"
-REINSTALL = "reinstall speculators (pip install --force-reinstall --no-deps), or mend the file"
+OR_MEND = f"{REINSTALL}, or mend the file"
 CAPTURE_HINT = "this release extracts with vLLM's own extract_hidden_states; there is nothing to patch"
 
 
@@ -138,7 +138,7 @@ def _whose_fault(target: Target, error: RuleError) -> RuleError | DriftError:
         where=", ".join(str(target.path(name)) for name in modified),
         rule=error.rule,
         found=str(error),
-        hint=REINSTALL,
+        hint=OR_MEND,
     )
 
 
@@ -253,7 +253,7 @@ def refuse_drift(plan: Plan) -> None:
     raise DriftError(
         f"{len(found)} expectation(s) of the rules are not met; nothing was written",
         found="\n".join(found),
-        hint=REINSTALL if whole else "look at the places named; --skip RULE leaves a rule out",
+        hint=OR_MEND if whole else "look at the places named; --skip RULE leaves a rule out",
     )
 
 
@@ -284,7 +284,7 @@ def refuse_unexpected(prepared: Prepared, reviewed: Path) -> None:
         raise DriftError(
             "the plan is empty: what the rules want stands already, and was not written by apply",
             where=str(reviewed),
-            hint="reinstall speculators (pip install --force-reinstall --no-deps), or go without --expect",
+            hint=f"{REINSTALL}, or go without --expect",
         )
     if not diff.same(planned, data, str(reviewed)):
         raise DriftError(

@@ -9,34 +9,44 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import FrameType, TracebackType
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
-_WAITING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_WAITING = (signal.SIGINT, *_ENDING)
+
+
+def _set(
+    numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]
+) -> dict[signal.Signals, Any]:
+    """Set a handler for the signals that act now: what was there before.
+
+    Only the main thread can; elsewhere this does nothing. A signal that is ignored (nohup) stays ignored, and one with
+    a handler set by C code (None), which can't be put back, is left.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    acting = [number for number in numbers if signal.getsignal(number) not in (None, signal.SIG_IGN)]
+    return {number: signal.signal(number, handler) for number in acting}
+
+
+def _put_back(before: dict[signal.Signals, Any]) -> None:
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @contextmanager
 def unwinding() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that what stands in a ``finally`` is done.
-
-    Only the main thread can set handlers. A signal that is ignored (nohup) stays ignored.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """Let SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that what stands in a ``finally`` is done."""
 
     def unwind(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    # None: a handler set by C code, which can't be put back.
-    acting = [number for number in _ENDING if signal.getsignal(number) not in (None, signal.SIG_IGN)]
-    before = {number: signal.signal(number, unwind) for number in acting}
+    before = _set(_ENDING, unwind)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        _put_back(before)
 
 
 class Stopped(BaseException):
@@ -54,10 +64,7 @@ class Deferred:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Deferred:
-        if threading.current_thread() is threading.main_thread():
-            for number in _WAITING:
-                if signal.getsignal(number) not in (None, signal.SIG_IGN):  # None: set by C code, can't be restored
-                    self._before[number] = signal.signal(number, self._note)
+        self._before = _set(_WAITING, self._note)
         return self
 
     def check(self) -> None:
@@ -68,8 +75,7 @@ class Deferred:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        _put_back(self._before)
         if self._noted:
             os.kill(os.getpid(), self._noted[0])
 

@@ -95,6 +95,12 @@ class Environment:
         return {path.relative_to(self.site).as_posix(): path.read_bytes() for path in paths}
 
 
+def put(path: Path, data: bytes) -> None:
+    """Write an installed file, which is a link into uv's cache: what is there must not change."""
+    path.unlink()
+    path.write_bytes(data)
+
+
 def make_environment(folder: Path, *requirements: str) -> Environment:
     """A new environment with releases in it."""
     subprocess.run(["uv", "venv", "-q", "-p", sys.executable, str(folder)], check=True)

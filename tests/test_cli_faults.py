@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import GENERATOR, Command, Environment
+from tests.conftest import GENERATOR, Command, Environment, put
 
 CALL = b"get_kv_cache_config_from_groups("
 RULE = """
@@ -19,12 +19,6 @@ file = "{file}"
 pattern = "f($X)"
 fix = "g($X)"
 """
-
-
-def put(environment: Environment, data: bytes) -> None:
-    """Write the generator, not through the link into uv's cache."""
-    environment.generator.unlink()
-    environment.generator.write_bytes(data)
 
 
 def refused(environment: Environment, run: Command, code: int, *told: str) -> None:
@@ -54,7 +48,7 @@ def test_fault_16_found_twice(environment: Environment, run: Command) -> None:
     lines = environment.generator.read_bytes().split(b"\n")
     (first,) = (number for number, line in enumerate(lines, 1) if CALL in line and b"import" not in line)
     last = next(number for number, line in enumerate(lines[first:], first + 1) if line.strip() == b")")
-    put(environment, b"\n".join([*lines[:last], *lines[first - 1 : last], *lines[last:]]))
+    put(environment.generator, b"\n".join([*lines[:last], *lines[first - 1 : last], *lines[last:]]))
     again = last + 1
     refused(environment, run, 3, "kv-cache-specs-argument", "expected 1 place(s)", f"{first}: ", f"{again}: ")
 
@@ -73,7 +67,7 @@ def test_fault_17_a_file_that_can_not_be_read_as_python(
     environment: Environment, run: Command, damage: object, told: str
 ) -> None:
     data = environment.generator.read_bytes()
-    put(environment, damage(data))  # type: ignore[operator]
+    put(environment.generator, damage(data))  # type: ignore[operator]
     refused(environment, run, 3, told, GENERATOR, "1 expectation(s)", "reinstall speculators")
 
 
@@ -91,7 +85,7 @@ def test_fault_18_bytes_outside_the_edits_stay(
     environment: Environment, run: Command, tmp_path: Path, change: object
 ) -> None:
     changed = change(environment.generator.read_bytes())  # type: ignore[operator]
-    put(environment, changed)
+    put(environment.generator, changed)
     assert run("apply", "-p", environment.folder).code == 3  # not the release's bytes: it has to be allowed
     assert run("apply", "--allow-modified", "-p", environment.folder).code == 0
     patched = environment.generator.read_bytes()

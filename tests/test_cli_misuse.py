@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from patcher import session
-from tests.conftest import GENERATOR, WORKER, Command, Environment, Payload, report_text
+from tests.conftest import GENERATOR, WORKER, Command, Environment, Payload, put, report_text
 
 CONFIG = "speculators/config.py"
 FULL = Path("/dev/full")
@@ -87,9 +88,7 @@ def test_a_lost_folder_of_the_record_is_told_too(environment: Environment, run: 
 
 def test_files_that_another_hand_has_changed_are_named_by_revert(environment: Environment, run: Command) -> None:
     assert run("revert", "-p", environment.folder).out == "nothing to do: nothing is applied here\n"
-    text = environment.worker.read_bytes()
-    environment.worker.unlink()
-    environment.worker.write_bytes(text + b"# mine\n")
+    put(environment.worker, environment.worker.read_bytes() + b"# mine\n")
     ended = run("revert", "-p", environment.folder, "--format", "json")
     assert (ended.code, json.loads(ended.out)["foreign"]) == (0, [WORKER])
     assert f"no record of this tool says why: {WORKER}" in run("revert", "-p", environment.folder).out
@@ -141,12 +140,26 @@ def test_a_full_standard_output_is_an_output_error(environment: Environment) -> 
     assert b"No space left" in ended.stderr
 
 
-def test_a_usage_error_that_nobody_reads_is_one() -> None:
+@pytest.fixture
+def unread() -> Iterator[int]:
+    """A pipe's end to write to, whose reader has gone."""
     reading, writing = os.pipe()
     os.close(reading)
-    ended = tool("no-such-command", stderr=writing)
+    yield writing
     os.close(writing)
-    assert ended.returncode == 2
+
+
+def test_a_usage_error_that_nobody_reads_is_one(unread: int) -> None:
+    assert tool("no-such-command", stderr=unread).returncode == 2
+
+
+@pytest.mark.parametrize(("words", "code"), [(("check",), 5), (("diff", "--exit-code"), 1), (("status", "--check"), 1)])
+def test_a_reader_that_has_gone_does_not_change_the_exit_code(
+    environment: Environment, unread: int, words: tuple[str, ...], code: int
+) -> None:
+    ended = tool(*words, "-p", environment.folder, stdout=unread)
+    assert ended.returncode == code, ended.stderr
+    assert b"Broken" not in ended.stderr
 
 
 def test_json_is_ascii_whatever_the_path_and_the_locale(environment: Environment, tmp_path: Path) -> None:
@@ -278,9 +291,7 @@ def test_a_reviewed_diff_of_what_stands_already_is_told_apart(
     diff = tmp_path / "reviewed.diff"
     diff.write_text(run("diff", "-p", environment.folder).out, encoding="utf-8")
     for path in (environment.generator, environment.worker, environment.site / CONFIG):
-        data = path.read_bytes()
-        path.unlink()  # not through the link into uv's cache
-        path.write_bytes(data)
+        put(path, path.read_bytes())
     subprocess.run(["git", "apply", str(diff)], cwd=environment.site, check=True)
     ended = run("apply", "-p", environment.folder, "--expect", diff)
     assert ended.code == 3
