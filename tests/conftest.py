@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
@@ -23,6 +24,13 @@ GENERATOR = "speculators/data_generation/vllm_hidden_states_generator.py"
 WORKER = "speculators/data_generation/custom_worker.py"
 # Every release of vLLM is for Python 3.12 among others; its source, which is all that is read, is the same for each.
 ANY_PYTHON = ("--python-version", "3.12", "--only-binary", ":all:")
+
+# How fast a machine is decides no test: a real extraction takes the processor away for seconds. A failure tells how to
+# see it again; `--hypothesis-profile=default` looks at new examples.
+settings.register_profile(
+    "same", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, print_blob=True
+)
+settings.load_profile("same")
 
 
 class RealTogether(LoadScopeScheduling):  # type: ignore[misc]

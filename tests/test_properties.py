@@ -144,33 +144,33 @@ def check(call: Call, rule: Rule, expected: list[str], lost: int) -> None:
     check_reversible(made)
 
 
-@settings(max_examples=200, deadline=5000)
+@settings(max_examples=200)
 @given(calls(with_x=False))
 def test_adding(call: Call) -> None:
     check(call, ADD, [*map(plain, call.args), "x=f(1)"], lost=0)
 
 
-@settings(max_examples=200, deadline=5000)
+@settings(max_examples=200)
 @given(calls(with_x=True))
 def test_removing(call: Call) -> None:
     # The comments beside the argument itself go with it; one on a line of its own never does.
     check(call, DROP, [plain(arg) for arg in call.args if not arg.startswith("x=")], lost=2)
 
 
-@settings(max_examples=200, deadline=5000)
+@settings(max_examples=200)
 @given(calls(with_x=True))
 def test_replacing(call: Call) -> None:
     check(call, SET, ["x=f(1)" if arg.startswith("x=") else plain(arg) for arg in call.args], lost=0)
 
 
-@settings(max_examples=100, deadline=5000)
+@settings(max_examples=100)
 @given(calls(with_x=True))
 def test_nothing_to_do(call: Call) -> None:
     check_noop(call.data, ADD)
     check_noop(planned(call.data, DROP).after[FILE], DROP)
 
 
-@settings(max_examples=100, deadline=5000)
+@settings(max_examples=100)
 @given(calls(with_x=False), st.sampled_from(["other", ".vllm"]))
 def test_another_packages_request_is_left_alone(call: Call, package: str) -> None:
     if " as q" in call.head or call.head.startswith("import "):
@@ -194,7 +194,7 @@ LINES = [
 ]
 
 
-@settings(max_examples=200, deadline=5000)
+@settings(max_examples=200)
 @given(
     st.lists(st.sampled_from(LINES), max_size=4), st.lists(st.sampled_from(LINES), max_size=4), st.booleans(), st.data()
 )

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patcher import plan, rule
@@ -307,7 +307,7 @@ else:
 """
 
 
-@settings(max_examples=300, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(RULES)
 def test_any_rule_plans_or_is_refused(keys: dict[str, object]) -> None:
     try:
@@ -352,7 +352,7 @@ OUTCOMES: Counter[str] = Counter()
 
 
 # The same examples each time, since the test after this one counts what became of them.
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=500, derandomize=True)
 @given(st.lists(sound_edits(), min_size=1, max_size=2), st.sampled_from([[], ["vllm.f"]]))
 def test_any_edit_plans_or_is_refused(edits: list[dict[str, object]], names: list[str]) -> None:
     try:
@@ -375,7 +375,7 @@ def test_the_strategy_reaches_every_outcome() -> None:
     assert min(OUTCOMES[name] for name in ("refused", "applies", "satisfied", "drifted")) > 2
 
 
-@settings(max_examples=200, deadline=2000)
+@settings(max_examples=200)
 @given(
     st.recursive(
         st.text() | st.integers(-(2**63), 2**63 - 1) | st.booleans(),
@@ -393,7 +393,7 @@ def test_any_value_of_any_key_loads_or_is_refused(value: object, key: str) -> No
         assert error.where == "a-rule.toml"  # noqa: PT017
 
 
-@settings(max_examples=200, deadline=2000)
+@settings(max_examples=200)
 @given(st.binary(max_size=200) | st.integers(0, 300).map(lambda cut: rule_text(edit=[EDIT])[:cut]))
 def test_any_bytes_load_or_are_refused(data: bytes) -> None:
     try:

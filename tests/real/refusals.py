@@ -30,7 +30,7 @@ def outcomes(interpreter: Path) -> dict[str, str]:
         stdin=subprocess.DEVNULL,
         text=True,
         check=False,
-        timeout=400,
+        timeout=900,
         env=variables,
         cwd=folder,
     )
