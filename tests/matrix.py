@@ -1,9 +1,11 @@
-"""The real matrix: every vLLM with a CPU build, every release of speculators, one real extraction each.
+"""The real matrix: every vLLM on a CPU, every release of speculators, one real extraction each.
 
     python -m tests.matrix                     all cells that golden/matrix.json does not have yet
     python -m tests.matrix 0.16.0 0.32.0       only these releases of vLLM
     python -m tests.matrix --again             also those that it has
     python -m tests.matrix --table             put the table of the record into the README, and print it
+
+A vLLM that has no build for the CPU is put on the compiled part of another's: tests/graft.py.
 
 For each vLLM one environment is made, used for the three releases of speculators in turn, and deleted: apply, verify,
 revert. Each cell is written as soon as it is known, so an interrupted run goes on where it stopped.
@@ -31,11 +33,11 @@ from patcher import environment, record
 from patcher.errors import PatchError
 from patcher.verify import Report, Row, verify
 from tests.ablation import written
+from tests.graft import ONTO, graft
 from tests.releases import SPECULATORS_RELEASES, VLLM_RELEASES
 
 RECORD = Path(__file__).resolve().parent.parent / "golden" / "matrix.json"
 README = RECORD.parent.parent / "README.md"
-WITHOUT_CPU_BUILD = {"0.33.0"}
 # The plain builds of these do not recognise themselves as builds for the CPU.
 BUILDS = {"0.11.0": "0.11.0.post2", "0.11.1": "0.11.1.post2", "0.11.2": "0.11.2.post2", "0.12.0": "0.12.0.post2"}
 SESSIONS = ("default", "order", "chunked", "prefix-caching")
@@ -88,8 +90,7 @@ def _column(vllm: str, *, again: bool) -> int:
 
 def _cell(folder: Path, vllm: str, speculators: str) -> Cell:
     began = time.monotonic()
-    build = BUILDS.get(vllm, vllm)
-    interpreter = environment.make(folder, vllm=build, speculators=speculators, python=None, progress=lambda _: None)
+    interpreter = _environment(folder, vllm, speculators)
     with written(interpreter, ()) as prepared:
         applied = sorted(outcome.rule.id for outcome in prepared.plan.outcomes if outcome.state == "applies")
         findings = [str(finding) for finding in prepared.findings]
@@ -106,6 +107,14 @@ def _cell(folder: Path, vllm: str, speculators: str) -> Cell:
         **facts_of(report),
         "seconds": round(time.monotonic() - began, 1),
     }
+
+
+def _environment(folder: Path, vllm: str, speculators: str) -> Path:
+    build = ONTO.get(vllm) or BUILDS.get(vllm, vllm)
+    interpreter = environment.make(folder, vllm=build, speculators=speculators, python=None, progress=lambda _: None)
+    if vllm in ONTO:
+        graft(interpreter, vllm)
+    return interpreter
 
 
 def build_error(interpreter: Path) -> str | None:
@@ -186,7 +195,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.table:
         into_readme("matrix", table())
         return 0
-    chosen = options.versions or [version for version in VLLM_RELEASES if version not in WITHOUT_CPU_BUILD]
+    chosen = options.versions or VLLM_RELEASES
     return 1 if run(chosen, again=options.again) else 0
 
 
