@@ -11,6 +11,9 @@ from patcher.comma import Row, followed_by, gap_after, has_comma
 from patcher.import_lines import add_line, drop_line
 from patcher.meaning import string_value
 from patcher.syntax import Tree, alias_name, dotted_text, imported_names, qualified, same_name, walk
+from patcher.template import parse_template
+
+LINE = 88  # what speculators' own lines keep to
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,9 @@ def add(tree: Tree, dotted: str) -> Tree:
     module, _, name = dotted.rpartition(".")
     if not module:
         return add_line(tree, f"import {name}", name)
-    for statement in _top_level(tree):
+    for statement in _top_level(tree.module):
         if not statement.relative and statement.module is not None and dotted_text(statement.module) == module:
-            return _with_name(tree, statement, name)
+            return _with_name(tree, statement, module, name)
     return add_line(tree, f"from {module} import {name}", module)
 
 
@@ -104,8 +107,8 @@ def _imported(tree: Tree) -> Iterator[Imported]:
             yield Imported(statement, alias, dotted, alias_name(alias) or name)
 
 
-def _top_level(tree: Tree) -> Iterator[cst.ImportFrom]:
-    for line in tree.module.body:
+def _top_level(module: cst.Module) -> Iterator[cst.ImportFrom]:
+    for line in module.body:
         if isinstance(line, cst.SimpleStatementLine):
             yield from (s for s in line.body if isinstance(s, cst.ImportFrom) and _aliases(s))
 
@@ -127,12 +130,22 @@ def _is_used(tree: Tree, local: str) -> bool:
     return False
 
 
-def _with_name(tree: Tree, statement: cst.ImportFrom, name: str) -> Tree:
-    """Sort the name in among the others, laid out as they are."""
+def _with_name(tree: Tree, statement: cst.ImportFrom, module: str, name: str) -> Tree:
+    """Sort the name in among the others, laid out as they are; a line that gets too long becomes one line a name."""
     names = list(_aliases(statement))
     at = sum(dotted_text(alias.name) < name for alias in names)
     order = [*range(at), None, *range(at, len(names))]
-    return _rearranged(tree, statement, [*names[:at], cst.ImportAlias(cst.Name(name)), *names[at:]], order)
+    names.insert(at, cst.ImportAlias(cst.Name(name)))
+    head, spelled = f"from {module} import", [_spelled(alias) for alias in names]
+    if statement.lpar is None and len(f"{head} {', '.join(spelled)}") > LINE:
+        lines = "".join(f"    {text},\n" for text in spelled)
+        return _put(tree, statement, next(_top_level(parse_template(f"{head} (\n{lines})\n"))))
+    return _rearranged(tree, statement, names, order)
+
+
+def _spelled(alias: cst.ImportAlias) -> str:
+    local = alias_name(alias)
+    return dotted_text(alias.name) + (f" as {local}" if local else "")
 
 
 def _drop(tree: Tree, found: Imported) -> Tree:
@@ -159,7 +172,11 @@ def _rearranged(
             "lpar": lpar.with_changes(whitespace_after=laid.before),
             "rpar": rpar.with_changes(whitespace_before=closing),
         }
-    place = tree.place(statement)
+    return _put(tree, statement, statement.with_changes(names=changed, **brackets))
+
+
+def _put(tree: Tree, old: cst.ImportFrom, new: cst.ImportFrom) -> Tree:
+    place = tree.place(old)
     held = list(getattr(place.parent, place.field))
-    held[place.index or 0] = statement.with_changes(names=changed, **brackets)
+    held[place.index or 0] = new.with_changes(semicolon=old.semicolon)
     return tree.rebuilt(place.parent, place.field, held)

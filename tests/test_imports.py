@@ -21,6 +21,26 @@ def test_a_name_that_the_module_imports_is_not_added(source: str) -> None:
     check_noop(source, ADD)
 
 
+FITS = "a" * (88 - len("from vllm.b import , m"))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (f"from vllm.b import {FITS}\n", f"from vllm.b import {FITS}, m\n"),
+        (f"from vllm.b import {FITS}a\n", f"from vllm.b import (\n    {FITS}a,\n    m,\n)\n"),
+        (
+            f"from vllm.b import {FITS} as z  # z\r\n",
+            f"from vllm.b import (\r\n    {FITS} as z,\r\n    m,\r\n)  # z\r\n",
+        ),
+        (f"from vllm.b import {FITS}a; x = 1\n", f"from vllm.b import (\n    {FITS}a,\n    m,\n); x = 1\n"),
+        (f"from vllm.b import ({FITS}a)\n", f"from vllm.b import ({FITS}a, m)\n"),
+    ],
+)
+def test_an_import_that_gets_too_long_becomes_one_line_a_name(source: str, expected: str) -> None:
+    check_transformed(source, expected, ADD)
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
