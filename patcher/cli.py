@@ -248,6 +248,7 @@ def revert(*, python: Path | None, form: str) -> int:
     say("\n".join(output.target_lines(target, None)), err=True)
     result = transaction.revert(target)
     foreign = [name for name, equal in record.pristine(target).items() if equal is False]
+    foreign += map(str, record.lost(target))
     if form == "json":
         say(output.as_json(output.reverted_data(target, result, foreign)))
     else:
@@ -322,7 +323,7 @@ def verify(
     time_limit: int,
 ) -> int:
     """Run a real extraction on a tiny model in the target environment and compare every row."""
-    from patcher import output, transaction  # noqa: PLC0415
+    from patcher import output, session, transaction  # noqa: PLC0415
     from patcher import verify as verification  # noqa: PLC0415
     from patcher.target import locate  # noqa: PLC0415
 
@@ -331,6 +332,7 @@ def verify(
     healed = None if target.missing else transaction.heal(target)
     say("\n".join(output.target_lines(target, None) + output.healed_line(healed)), err=True)
     if target.missing:
+        session.refuse_unable(target)
         _nothing_to_patch(target, require=True, form=form)
     report = verification.verify(
         target.interpreter,

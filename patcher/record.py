@@ -15,7 +15,7 @@ import msgspec
 from patcher import recordfile, sealed
 from patcher.disk import FileState, look, sha256
 from patcher.errors import REINSTALL, FileError
-from patcher.target import PATHS, Target
+from patcher.target import NEEDED, PATHS, Target
 
 RECORD_JSON = "record.json"
 INDEX = "RECORD"  # the wheel's own list of files, which is patched and restored like the others
@@ -149,6 +149,12 @@ def pristine(target: Target) -> dict[str, bool | None]:
     """Compare each file with the wheel's own RECORD row, from before apply; None: no row, so unproven."""
     rows = _original_hashes(target, load(target))
     return {name: _equals(path, rows.get(name)) for name, path in target.files.items()}
+
+
+def lost(target: Target) -> tuple[Path, ...]:
+    """The needed files that RECORD lists, or whose companion is there, and that are gone themselves."""
+    rows, gone = _index_hashes(target), target.missing
+    return tuple(target.path(name) for name in gone if name in rows or len(gone) < len(NEEDED))
 
 
 def _state(target: Target, record: Record | None, name: str, path: Path) -> State:

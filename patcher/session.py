@@ -75,15 +75,37 @@ def prepare(choice: Choice, environ: Mapping[str, str] = os.environ) -> Prepared
     """Find the target and plan; the bare target where its release of speculators has nothing to patch.
 
     Raises:
-        TargetError: no target, or the recorded facts of a release are asked for and not there.
+        TargetError: no target, one that can't extract, or the recorded facts of a release are asked for and not there.
+        DriftError: files of the release are gone.
         RuleError: a rule does not load.
         FileError: a file or the record can't be read.
     """
     target = locate(choice.python, environ, require_vllm=choice.vllm is None)
     chosen = rules.select(rules.load_folder(choice.rules_folder or rules.default_folder()), choice.only, choice.skip)
     if target.missing:
+        refuse_unable(target)
         return target
     return _planned(target, chosen, choice)
+
+
+def refuse_unable(target: Target) -> None:
+    """Of a target without the files: refuse one that had them, or that never could extract; later ones need none.
+
+    Raises:
+        DriftError: a file that this release came with is gone.
+        TargetError: the release is from before there was an extraction.
+    """
+    from patcher import record as records  # noqa: PLC0415
+
+    if lost := records.lost(target):
+        raise DriftError("files of this release are gone", where=", ".join(map(str, lost)), hint=REINSTALL)
+    root = target.speculators.root
+    if not (root / "data_generation" / "__init__.py").is_file():
+        raise TargetError(
+            f"speculators {target.speculators.version} does not extract hidden states",
+            where=str(root),
+            expected="0.3.0 to 0.4.0.1, or a release from 0.5.0 on, which extracts by itself",
+        )
 
 
 def located(choice: Choice, environ: Mapping[str, str] = os.environ) -> Target:
@@ -340,6 +362,7 @@ def conformance_now(choice: Choice, environ: Mapping[str, str] = os.environ) -> 
 
     target = locate(choice.python, environ, require_vllm=choice.vllm is None)
     if target.missing:
+        refuse_unable(target)
         return Conformance(target, ())
     healed = transaction.heal(target)
     facts = installed_facts(target) if choice.vllm is None else recorded_facts(choice.vllm)

