@@ -159,10 +159,10 @@ def diff(
 ) -> int:
     """Show what apply would change, as a diff that git apply and patch -p1 take in site-packages."""
     from patcher import diff as diffs  # noqa: PLC0415
-    from patcher import output, session  # noqa: PLC0415
+    from patcher import output, refusal, session  # noqa: PLC0415
 
     prepared = _prepare(session.Choice(python, rules_folder, only, skip, vllm), require=require, form=form)
-    session.refuse_drift(prepared.plan)
+    refusal.refuse_drift(prepared.plan)
     before, after = session.sides(prepared, reverse=reverse)
     text = diffs.unified(before, after)
     if form == "json":
@@ -171,7 +171,7 @@ def diff(
         lines = [*output.outcome_lines(prepared.shown), *output.advice_lines(prepared.shown)]
         say("\n".join(lines), err=True)
         say(text, end=False)
-    session.refuse_findings(prepared)
+    refusal.refuse_findings(prepared)
     return WORK_FOUND if exit_code and text else 0
 
 
@@ -198,14 +198,14 @@ def apply(
     allow_editable: bool,
 ) -> int:
     """Rewrite the installed files, all or none."""
-    from patcher import output, session  # noqa: PLC0415
+    from patcher import output, refusal, session  # noqa: PLC0415
 
     if check and with_verify:
         raise click.UsageError("--check writes nothing, so there is nothing for --verify to run")
     prepared = _prepare(session.Choice(python, rules_folder, only, skip), require=require, form=form)
-    session.refuse(prepared, allow_modified=allow_modified, allow_editable=allow_editable)
+    refusal.refuse(prepared, allow_modified=allow_modified, allow_editable=allow_editable)
     if expect is not None:
-        session.refuse_unexpected(prepared, expect)
+        refusal.refuse_unexpected(prepared, expect)
     if with_verify:
         return _apply_and_prove(prepared, form)
     result = None if check else session.write(prepared, tool())
@@ -248,11 +248,11 @@ def revert(*, python: Path | None, form: str) -> int:
     say("\n".join(output.target_lines(target, None)), err=True)
     result = transaction.revert(target)
     foreign = [name for name, equal in record.pristine(target).items() if equal is False]
-    foreign += map(str, record.lost(target))
+    lost = record.lost(target)
     if form == "json":
-        say(output.as_json(output.reverted_data(target, result, foreign)))
+        say(output.as_json(output.reverted_data(target, result, foreign, lost)))
     else:
-        say("\n".join(output.reverted_lines(result, foreign)))
+        say("\n".join(output.reverted_lines(result, foreign, lost)))
     return 0
 
 
@@ -271,14 +271,16 @@ def status(
     check: bool,
 ) -> int:
     """Tell the state of the files and the outcome of each rule."""
-    from patcher import output, session  # noqa: PLC0415
+    from patcher import output, refusal, session  # noqa: PLC0415
 
     prepared = _prepare(session.Choice(python, rules_folder, only, skip), require=require, form=form)
     if form == "json":
         say(output.as_json(output.data(prepared)))
     else:
         say("\n".join(output.status_lines(prepared)))
-    session.refuse_drift(prepared.plan)
+    refusal.refuse_drift(prepared.plan)
+    if check:
+        refusal.refuse_findings(prepared)
     return WORK_FOUND if check and prepared.changes else 0
 
 
@@ -323,7 +325,7 @@ def verify(
     time_limit: int,
 ) -> int:
     """Run a real extraction on a tiny model in the target environment and compare every row."""
-    from patcher import output, session, transaction  # noqa: PLC0415
+    from patcher import output, refusal, transaction  # noqa: PLC0415
     from patcher import verify as verification  # noqa: PLC0415
     from patcher.target import locate  # noqa: PLC0415
 
@@ -332,7 +334,7 @@ def verify(
     healed = None if target.missing else transaction.heal(target)
     say("\n".join(output.target_lines(target, None) + output.healed_line(healed)), err=True)
     if target.missing:
-        session.refuse_unable(target)
+        refusal.refuse_unable(target)
         _nothing_to_patch(target, require=True, form=form)
     report = verification.verify(
         target.interpreter,

@@ -16,6 +16,7 @@ from patcher.conformance_values import Evaluator
 from patcher.errors import DriftError
 from patcher.facts_module import FunctionNode, last_name, relative
 from patcher.signature import problems
+from patcher.source import SourceProblem, check_compiles, parse_safely
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,20 +41,19 @@ def check(files: Mapping[str, bytes], facts: Facts) -> list[Finding]:
         the findings, by file and line.
 
     Raises:
-        DriftError: a file does not parse.
+        DriftError: a file does not parse, or Python does not compile it.
         TargetError: the facts can't be read.
     """
     own = frozenset(_module_name(file) for file in files)
     findings: list[Finding] = []
     for file, source in sorted(files.items()):
         try:
-            tree = ast.parse(source, filename=file)
-        except (SyntaxError, ValueError) as error:
-            raise DriftError(
-                "the file does not parse", where=f"{file}:{getattr(error, 'lineno', 1)}", found=str(error)
-            ) from error
+            parse_safely(source)
+            check_compiles(source, file)
+        except SourceProblem as error:
+            raise DriftError("the file is not Python", where=file, found=str(error)) from error
         checker = _Checker(file, facts, Evaluator(facts, own))
-        checker.run(tree)
+        checker.run(ast.parse(source, filename=file))
         findings += sorted(checker.findings, key=lambda f: f.line)
     return findings
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from patcher import diff, environment, output, record, session, transaction, verify
+from patcher import diff, environment, output, record, refusal, session, transaction, verify
 from patcher.errors import ProofError
 from patcher.say import say
 
@@ -34,7 +34,7 @@ def run(folder: Path | None, *, vllm: str, speculators: str, python: Path | None
         _show_break(made, choice)
     with _step("what would change (speculators-patch diff)"):
         prepared = session.planned(choice)
-        session.refuse(prepared, allow_modified=False, allow_editable=False)
+        refusal.refuse(prepared, allow_modified=False, allow_editable=False)
         _show_diff(prepared)
     with _step("apply (speculators-patch apply)"):
         say("\n".join(output.applied_lines(prepared, session.write(prepared, tool))))
@@ -85,7 +85,7 @@ def _prove(interpreter: Path) -> None:
 
 def _revert(choice: session.Choice) -> None:
     target = session.located(choice)
-    say("\n".join(output.reverted_lines(transaction.revert(target), ())))
+    say("\n".join(output.reverted_lines(transaction.revert(target), (), ())))
     pristine = record.pristine(target)
     for name, same in sorted(pristine.items()):
         say(f"  {name}: {'equals' if same else 'DIFFERS FROM'} the hash in the wheel's RECORD")

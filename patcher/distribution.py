@@ -54,7 +54,9 @@ def _folders(path: Iterable[Path]) -> Iterator[Path]:
     seen: set[Path] = set()
     for entry in path:
         try:
-            found = sorted(item for item in entry.iterdir() if item.name.endswith(".dist-info"))
+            # pip renames what it removes to ~name, and leaves it there if it is stopped
+            names = (item for item in entry.iterdir() if not item.name.startswith("~"))
+            found = sorted(item for item in names if item.name.endswith(".dist-info"))
         except OSError:  # no folder, or not ours to read: nothing is imported from it either
             continue
         if (real := entry.resolve()) not in seen:

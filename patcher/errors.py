@@ -9,6 +9,7 @@ from typing import ClassVar
 
 # What the user does next where the installed files, or what was kept of them, are no longer to be trusted.
 REINSTALL = "reinstall speculators (pip install --force-reinstall --no-deps)"
+OR_MEND = f"{REINSTALL}, or mend the file"
 
 
 class PatchError(Exception):

@@ -47,8 +47,13 @@ class ModuleFiles:
             return True
         if not self.covers(dotted):
             return False
+        return self._folder(dotted).is_dir() or self.is_native(dotted)
+
+    def is_native(self, dotted: str) -> bool:
+        """Is it a compiled module, or a package whose ``__init__`` is compiled?"""
         folder = self._folder(dotted)
-        return folder.is_dir() or any(path.suffix in _NATIVE for path in folder.parent.glob(f"{folder.name}.*"))
+        files = (*folder.parent.glob(f"{folder.name}.*"), *folder.glob("__init__.*"))
+        return any(path.suffix in _NATIVE for path in files)
 
     def may_export(self, dotted: str, name: str) -> bool:
         """Could the module bind the name? A look at the text, before the cost of parsing it."""

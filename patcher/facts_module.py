@@ -125,9 +125,9 @@ def parse(name: str, path: Path, file: str) -> SourceModule:
             warnings.simplefilter("ignore")  # invalid escapes in other people's strings
             tree = ast.parse(source, filename=str(path))
         return SourceModule(name, path, file, decode_source(source), tree)
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 1
-        message = getattr(error, "msg", None) or str(error)
+        message = getattr(error, "msg", None) or str(error) or "it is nested too deeply"
         raise TargetError(f"a source file of {name} does not parse: {message}", where=f"{path}:{line}") from error
 
 

@@ -59,7 +59,7 @@ class Signatures:
     def closure(self, entity: Entity) -> Closure:
         """See Facts.closure."""
         if entity.kind == "module":
-            return self._module_closure(entity.module)
+            return self._module_closure(entity)
         if entity.kind != "class":
             return "open"
         line = self.resolver.mro(entity)
@@ -70,9 +70,10 @@ class Signatures:
             return "open"
         return "abstract" if self._abstract(entity) else "closed"
 
-    def _module_closure(self, module: SourceModule | None) -> Closure:
-        if module is None:
-            return "open"
+    def _module_closure(self, entity: Entity) -> Closure:
+        module = entity.module
+        if module is None:  # a folder alone, a namespace package, has its modules and nothing else
+            return "open" if self.resolver.files.is_native(entity.dotted) else "closed"
         outside = any(self.resolver.files.module(star) is None for star, _ in module.scope.stars)
         if outside or module.writes_globals:
             return "open"

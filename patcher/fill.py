@@ -166,13 +166,23 @@ class _Filler(cst.CSTTransformer):
     def leave_FunctionDef(  # noqa: N802
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> cst.FunctionDef:
-        """A function of the fix that is a matched one keeps all of it that the fix does not write out."""
+        """A function of the fix that is a matched one keeps all of it that the fix does not write out.
+
+        Decorators of the fix that it does not have come above its own.
+        """
         matched = next((f for f in self._functions if f.name.value == original_node.name.value), None)
         if matched is None:
             return updated_node
         kept = len(original_node.body.body) == 1 and run_name(original_node.body.body[0]) is not None
         body = matched.body if kept else updated_node.body
-        return matched.with_changes(params=updated_node.params, body=body, leading_lines=updated_node.leading_lines)
+        own = {digest([decorator]) for decorator in matched.decorators}
+        new = [decorator for decorator in updated_node.decorators if digest([decorator]) not in own]
+        return matched.with_changes(
+            params=updated_node.params,
+            body=body,
+            leading_lines=updated_node.leading_lines,
+            decorators=[*new, *matched.decorators],
+        )
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: ARG002, N802
         """A call of the fix that is a matched one, with other arguments, also has that call's layout."""

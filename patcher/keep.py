@@ -10,7 +10,7 @@ import libcst as cst
 from patcher.meaning import digest, is_absent, is_node, meaning_fields
 
 Statements = Sequence[cst.CSTNode]
-_PARTS = frozenset({"body", "orelse", "finalbody", "handlers", "params"})
+_PARTS = frozenset({"decorators", "body", "orelse", "finalbody", "handlers", "params"})
 _OWN = frozenset({"leading_lines", "params"})
 
 

@@ -103,18 +103,19 @@ def status_lines(prepared: Prepared) -> list[str]:
     ]
 
 
-def reverted_lines(result: Result, foreign: Sequence[str]) -> list[str]:
-    """What revert did; ``foreign``: the files that are not the release's own now."""
+def reverted_lines(result: Result, foreign: Sequence[str], lost: Sequence[str]) -> list[str]:
+    """What revert did; ``foreign``: the files that are not the release's own now; ``lost``: those that are gone."""
     words = {
         "reverted": f"reverted: {', '.join(result.changed)}",
-        "cleared": "cleared the record: the files are not what it speaks of (speculators was installed again)",
+        "cleared": "cleared the record: the files are not what it speaks of (they are the release's own again)",
         "nothing": "nothing to do: nothing is applied here",
     }
     others = [f"not the release's own, and no record of this tool says why: {', '.join(foreign)}"] if foreign else []
+    others += [f"gone, although the release has them: {', '.join(lost)}"] if lost else []
     return [*healed_line(result.healed), words[result.outcome], *others]
 
 
-def reverted_data(target: Target, result: Result, foreign: Sequence[str]) -> dict[str, Any]:
+def reverted_data(target: Target, result: Result, foreign: Sequence[str], lost: Sequence[str]) -> dict[str, Any]:
     """What revert did, for a program."""
     return {
         "target": target_data(target),
@@ -122,6 +123,7 @@ def reverted_data(target: Target, result: Result, foreign: Sequence[str]) -> dic
         "result": result.outcome,
         "changed": list(result.changed),
         "foreign": list(foreign),
+        "lost": list(lost),
     }
 
 

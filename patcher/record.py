@@ -151,10 +151,10 @@ def pristine(target: Target) -> dict[str, bool | None]:
     return {name: _equals(path, rows.get(name)) for name, path in target.files.items()}
 
 
-def lost(target: Target) -> tuple[Path, ...]:
+def lost(target: Target) -> tuple[str, ...]:
     """The needed files that RECORD lists, or whose companion is there, and that are gone themselves."""
     rows, gone = _index_hashes(target), target.missing
-    return tuple(target.path(name) for name in gone if name in rows or len(gone) < len(NEEDED))
+    return tuple(name for name in gone if name in rows or len(gone) < len(NEEDED))
 
 
 def _state(target: Target, record: Record | None, name: str, path: Path) -> State:

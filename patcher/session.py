@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from patcher import rule as rules
-from patcher.errors import REINSTALL, DriftError, FileError, ProofError, RuleError, TargetError
-from patcher.target import Target, locate, refuse_source
+from patcher.errors import OR_MEND, DriftError, FileError, RuleError, TargetError
+from patcher.refusal import refuse_unable
+from patcher.target import Target, locate
 
 if TYPE_CHECKING:
     from patcher.conformance import Finding
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from patcher.transaction import Healed, Result
 
 PRISTINE, PATCHED, PARTIAL, DRIFTED, NOT_NEEDED = "pristine", "patched", "partial", "drifted", "not-needed"
-OR_MEND = f"{REINSTALL}, or mend the file"
 CAPTURE_HINT = "this release extracts with vLLM's own extract_hidden_states; there is nothing to patch"
 
 
@@ -86,26 +86,6 @@ def prepare(choice: Choice, environ: Mapping[str, str] = os.environ) -> Prepared
         refuse_unable(target)
         return target
     return _planned(target, chosen, choice)
-
-
-def refuse_unable(target: Target) -> None:
-    """Of a target without the files: refuse one that had them, or that never could extract; later ones need none.
-
-    Raises:
-        DriftError: a file that this release came with is gone.
-        TargetError: the release is from before there was an extraction.
-    """
-    from patcher import record as records  # noqa: PLC0415
-
-    if lost := records.lost(target):
-        raise DriftError("files of this release are gone", where=", ".join(map(str, lost)), hint=REINSTALL)
-    root = target.speculators.root
-    if not (root / "data_generation" / "__init__.py").is_file():
-        raise TargetError(
-            f"speculators {target.speculators.version} does not extract hidden states",
-            where=str(root),
-            expected="0.3.0 to 0.4.0.1, or a release from 0.5.0 on, which extracts by itself",
-        )
 
 
 def located(choice: Choice, environ: Mapping[str, str] = os.environ) -> Target:
@@ -225,11 +205,13 @@ def recorded_folder() -> Path:
 
 def _doubts(by_hash: Mapping[str, str], record: Record | None) -> dict[str, str]:
     """What the hashes say that no plan does."""
+    told = {
+        "modified": "neither the release's nor what this tool wrote: apply asks for --allow-modified",
+        "unproven": "not listed in RECORD: whether it is the release's own is not known",
+    }
     edited = {name for name, state in by_hash.items() if state == "modified" and record and record.of(name)}
-    unproven = {name for name, state in by_hash.items() if state == "unproven"}
-    return dict.fromkeys(sorted(edited), "edited since apply: revert will refuse it") | dict.fromkeys(
-        sorted(unproven), "not listed in RECORD: whether it is the release's own is not known"
-    )
+    doubts = {name: told[by_hash[name]] for name in sorted(by_hash) if by_hash[name] in told}
+    return {**doubts, **dict.fromkeys(sorted(edited), "edited since apply: revert will refuse it")}
 
 
 def _states(by_hash: Mapping[str, str], current: Mapping[str, bytes], made: Plan) -> dict[str, str]:
@@ -250,91 +232,12 @@ def _states(by_hash: Mapping[str, str], current: Mapping[str, bytes], made: Plan
     return states
 
 
-def refuse(prepared: Prepared, *, allow_modified: bool, allow_editable: bool) -> None:
-    """Raise unless the plan may be written: no drift, conforming, and nobody's own edits overwritten.
-
-    Raises:
-        DriftError: a rule drifted, or a file was edited by hand and ``allow_modified`` is not set.
-        ProofError: an import or a call of the planned files does not fit the installed vLLM.
-        TargetError: speculators is an editable or VCS install and ``allow_editable`` is not set.
-    """
-    if not allow_editable:
-        refuse_source(prepared.target)
-    refuse_drift(prepared.plan)
-    refuse_findings(prepared)
-    if not allow_modified:
-        _refuse_modified(prepared)
-
-
-def refuse_drift(plan: Plan) -> None:
-    """Raise DriftError with every expectation that the files do not meet; what is wrong with a whole file, once."""
-    if not plan.drifts:
-        return
-    whole = list(dict.fromkeys(f"{drift.file}: {drift.what}" for drift in plan.drifts if not drift.expected))
-    found = [*whole, *(str(drift) for drift in plan.drifts if drift.expected)]
-    raise DriftError(
-        f"{len(found)} expectation(s) of the rules are not met; nothing was written",
-        found="\n".join(found),
-        hint=OR_MEND if whole else "look at the places named; --skip RULE leaves a rule out",
-    )
-
-
-def refuse_findings(prepared: Prepared) -> None:
-    """Raise ProofError with every import and call of the planned files that does not fit."""
-    if prepared.findings:
-        raise ProofError(
-            f"{len(prepared.findings)} import(s) or call(s) of the planned files do not fit this vLLM",
-            found="\n".join(map(str, prepared.findings)),
-            hint="nothing was written; this vLLM needs a rule that does not exist yet",
-        )
-
-
-def refuse_unexpected(prepared: Prepared, reviewed: Path) -> None:
-    """Raise DriftError unless the change to be made is the one in a diff that was reviewed earlier.
-
-    A tree that is patched already is compared by the diff that patched it.
-    """
-    from patcher import diff  # noqa: PLC0415
-
-    try:
-        with reviewed.open("rb") as stream:
-            data = stream.read(diff.MAX_BYTES + 1)
-    except OSError as error:
-        raise FileError("the reviewed diff can't be read", where=str(reviewed), found=str(error)) from error
-    planned = diff.unified(prepared.plan.before, prepared.plan.after)
-    if data and not planned:
-        raise DriftError(
-            "the plan is empty: what the rules want stands already, and was not written by apply",
-            where=str(reviewed),
-            hint=f"{REINSTALL}, or go without --expect",
-        )
-    if not diff.same(planned, data, str(reviewed)):
-        raise DriftError(
-            "the plan is not the diff that was reviewed; nothing was written",
-            where=str(reviewed),
-            hint="compare it with `speculators-patch diff`, and review again",
-        )
-
-
 def sides(prepared: Prepared, *, reverse: bool) -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
     """The two sides of a diff: what stands and what shall; in reverse, what was (or would be) applied, and before."""
     if reverse:
         applied = prepared.current != prepared.plan.before
         return prepared.current if applied else prepared.plan.after, prepared.plan.before
     return prepared.current, prepared.plan.after
-
-
-def _refuse_modified(prepared: Prepared) -> None:
-    from patcher import record as records  # noqa: PLC0415
-
-    by_hash = records.state(prepared.target, records.load(prepared.target))
-    edited = [name for name in prepared.changes if by_hash.get(name) == "modified"]
-    if edited:
-        raise DriftError(
-            "a file is neither the release's nor what this tool wrote: somebody has edited it",
-            where=", ".join(str(prepared.target.speculators.base / name) for name in edited),
-            hint="--allow-modified patches it all the same; revert gives back what stands there now",
-        )
 
 
 def write(prepared: Prepared, tool: str) -> Result:

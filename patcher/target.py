@@ -284,13 +284,11 @@ def _owner(package: str, root: Path, dists: list[Distribution], *, exact: bool) 
 
 
 def _written_version(root: Path) -> str | None:
-    """Read the version that a build wrote into the package (vllm/_version.py, speculators/version.py)."""
-    for name in ("_version.py", "version.py"):
-        file = root / name
-        text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-        if match := re.search(r"""^(?:__version__ = )?version = ['"]([^'"]+)['"]""", text, re.MULTILINE):
-            return match[1]
-    return None
+    """Read the version that a build wrote into vllm/_version.py; speculators' own version.py names the one before."""
+    file = root / "_version.py"
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    match = re.search(r"""^(?:__version__ = )?version = ['"]([^'"]+)['"]""", text, re.MULTILINE)
+    return match[1] if match else None
 
 
 def _checkout(root: Path) -> str | None:

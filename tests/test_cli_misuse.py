@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -325,3 +326,108 @@ def test_the_next_command_heals_and_says_so(
     ended = run(command, "-p", environment.folder)
     assert "healed: an apply that was killed was " in ended.err + ended.out
     assert not list(environment.site.glob(".speculators-patch.*"))
+
+
+# What is told must be true, and what is to be done next must help.
+
+
+def test_a_rule_that_was_left_out_is_no_rule_that_does_not_exist(environment: Environment, run: Command) -> None:
+    ended = run("apply", "-p", environment.folder, "--only", "scheduler-block-size")
+    assert ended.code == 5
+    assert "rules are left out by --only or --skip" in ended.err
+    (environment.site / "vllm/v1/core/sched/scheduler.py").rename(environment.folder / "elsewhere")
+    try:
+        ended = run("apply", "-p", environment.folder)
+    finally:
+        (environment.folder / "elsewhere").rename(environment.site / "vllm/v1/core/sched/scheduler.py")
+    assert ended.code == 5
+    assert "a rule that does not exist yet" in ended.err
+
+
+def test_an_edited_file_is_told_before_what_does_not_fit(environment: Environment, run: Command) -> None:
+    edited = environment.generator.read_bytes().replace(b"max_num_seqs=", b"max_number_of_seqs=")
+    put(environment.generator, edited)
+    ended = run("apply", "-p", environment.folder)
+    assert ended.code == 3
+    assert "somebody has edited it" in ended.err
+    ended = run("apply", "-p", environment.folder, "--allow-modified")
+    assert ended.code == 5
+    assert "a file is neither the release's" in ended.err
+    status = json.loads(run("status", "-p", environment.folder, "--format", "json").out)
+    assert status["doubts"] == {
+        GENERATOR: "neither the release's nor what this tool wrote: apply asks for --allow-modified"
+    }
+
+
+def test_status_check_says_what_apply_check_would(environment: Environment, run: Command) -> None:
+    assert run("status", "--check", "-p", environment.folder).code == 1
+    moved = environment.site / "vllm/v1/executor/multiproc_executor.py"
+    moved.rename(environment.folder / "elsewhere")
+    try:
+        codes = {run(command, "--check", "-p", environment.folder).code for command in ("status", "apply")}
+    finally:
+        (environment.folder / "elsewhere").rename(moved)
+    assert codes == {5}
+
+
+def test_a_package_without_its_init_has_nothing_to_import(environment: Environment, run: Command) -> None:
+    init = environment.site / "vllm/config/__init__.py"
+    init.rename(environment.folder / "elsewhere")
+    try:
+        ended = run("apply", "-p", environment.folder)
+    finally:
+        (environment.folder / "elsewhere").rename(init)
+    assert ended.code == 5
+    assert "vllm.config has no 'SchedulerConfig'" in ended.err
+
+
+@pytest.mark.parametrize(
+    "tail", [b"y=" + b"+".join([b"1"] * 20000), b"return 5\n", b"x = '\0'\n"], ids=["deep", "not compiled", "NUL"]
+)
+def test_check_says_that_a_file_is_not_python(environment: Environment, run: Command, tail: bytes) -> None:
+    put(environment.generator, environment.generator.read_bytes() + b"\n" + tail)
+    ended = run("check", "-p", environment.folder)
+    assert ended.code == 3
+    assert "the file is not Python" in ended.err
+    assert GENERATOR in ended.err
+
+
+def test_a_source_file_of_vllm_that_is_too_deep_is_named(environment: Environment, run: Command) -> None:
+    path = environment.site / "vllm/v1/request.py"
+    data = path.read_bytes()
+    put(path, b"x=" + b"-" * 100000 + b"1\n")
+    try:
+        ended = run("apply", "-p", environment.folder)
+    finally:
+        path.write_bytes(data)
+    assert ended.code == 4
+    assert "vllm/v1/request.py" in ended.err
+
+
+def test_what_pip_was_removing_is_no_second_installation(environment: Environment, run: Command) -> None:
+    remains = environment.site / "~peculators-0.2.0.dist-info"
+    shutil.copytree(environment.dist_info, remains)
+    try:
+        assert run("status", "-p", environment.folder).code == 0
+        remains.rename(environment.site / "speculators-0.2.0.dist-info")
+        assert run("status", "-p", environment.folder).code == 4
+    finally:
+        for folder in environment.site.glob("*peculators-0.2.0.dist-info"):
+            shutil.rmtree(folder)
+
+
+def test_speculators_without_metadata_has_no_known_version(environment: Environment, run: Command) -> None:
+    metadata = environment.dist_info
+    metadata.rename(environment.folder / "elsewhere")
+    try:
+        ended = run("status", "-p", environment.folder)
+    finally:
+        (environment.folder / "elsewhere").rename(metadata)
+    assert "speculators of unknown version in" in ended.err
+
+
+def test_revert_tells_a_file_that_is_gone(environment: Environment, run: Command) -> None:
+    environment.worker.unlink()
+    told = json.loads(run("revert", "-p", environment.folder, "--format", "json").out)
+    assert (told["foreign"], told["lost"]) == ([], [WORKER])
+    assert f"gone, although the release has them: {WORKER}" in run("revert", "-p", environment.folder).out

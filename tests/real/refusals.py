@@ -12,7 +12,7 @@ from patcher.verify.run import PAYLOAD, environment
 from tests.helpers import kept_folder
 
 SCRIPT = Path(__file__).with_name("guards.py")
-MODELS = ("llama", "bamba")
+MODELS = ("llama", "bamba", "deepseek_v2")
 # A tokenizer as Kimi brings it: its class is code beside the model.
 CODE = """
 from transformers import PreTrainedTokenizerFast
@@ -46,10 +46,13 @@ def _models(interpreter: Path) -> tuple[Path, dict[str, str]]:
     """The models, made once for an environment while this process runs, and the variables of its runs."""
     folder = kept_folder(interpreter) / "refusals"
     folder.mkdir()
-    variables = environment(interpreter, folder)
+    variables = {**environment(interpreter, folder), "VLLM_MLA_DISABLE": "1"}  # the CPU has ordinary attention only
     for family in MODELS:
         command = [str(interpreter), str(PAYLOAD / "models.py"), "--family", family, "--out", str(folder / family)]
         subprocess.run(command, check=True, env=variables, cwd=folder)
+    settings = folder / "deepseek_v2" / "config.json"
+    half = {"dtype": "float16", "torch_dtype": "float16", "routed_scaling_factor": 2.5}
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), **half}))
     shutil.copytree(folder / MODELS[0], folder / "with-code")
     (folder / "with-code" / "tokenizer.py").write_text(CODE)
     settings = folder / "with-code" / "tokenizer_config.json"

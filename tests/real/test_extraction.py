@@ -113,6 +113,8 @@ def test_what_is_refused_is_refused_by_name() -> None:
     assert found["environment"] == "spawn"
     assert found["empty prompt"] == "ValueError: Prompt 1 is empty: it has no hidden states"
     assert found["empty tensor"].startswith("ValueError: ")
+    assert found["token outside"] == "ValueError: Prompt 1 has token ids from 5 to 290: the model's are 0 to 287"
+    assert found["label as a token"].startswith("ValueError: Prompt 1 has token ids from -100 to 10")
     assert found["after a refusal"] == "no error"
     assert found["tensors"] == "no error"
     assert "layer 3 has NaN" in found["infinite states"] or "layer 5 has NaN" in found["infinite states"]
@@ -120,6 +122,10 @@ def test_what_is_refused_is_refused_by_name() -> None:
     assert "NaN" in found["after a failure"]
     assert found["second shutdown"] == "no error"
     assert "OSError('a queue is gone')" in found["failing shutdown"]
+    assert found["no layers"] == "ValueError: layer_ids is empty: there is no layer to extract"
+    assert "longer prompts are refused, although max_model_len is 256" in found["small cache"]
+    assert "DeepseekV2DecoderLayer divides its states by 2.5 in float16" in found["scaled states"]
+    assert found["workers left"] == "0"
     assert "Mamba or linear attention" in found["hybrid"]
     # It comes as far as the layers: the code was taken.
     assert "Layer index 99 out of bounds" in found["tokenizer with code"]
