@@ -128,7 +128,8 @@ def _merged_fields(new: cst.CSTNode, old: cst.CSTNode) -> dict[str, object] | No
         elif is_node(mine) and is_node(theirs):
             changes[name] = merged(mine, theirs)
         elif isinstance(mine, (list, tuple)) and isinstance(theirs, (list, tuple)):
-            if len(mine) != len(theirs):
+            if len(mine) == len(theirs):
+                changes[name] = [merged(a, b) for a, b in zip(mine, theirs, strict=True)]
+            elif name != "decorators":  # a fix adds to these
                 return None
-            changes[name] = [merged(a, b) for a, b in zip(mine, theirs, strict=True)]
     return changes

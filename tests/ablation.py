@@ -99,6 +99,13 @@ OTHERS = (
     Symptom("kv-cache-layout", r"ValueError.*layout", vllm="0.32.0"),
     Symptom("back-end-block-size", r"No common block size for 16", vllm="0.32.0"),
     Symptom("check-prompts", r"token outside: no error", refusals=True),
+    Symptom(
+        "layer-specs",
+        r"default/start error .*AssertionError",
+        speculators="0.4.0.1",
+        vllm="0.32.0",
+        family="gemma4_text",
+    ),
     Symptom("float16-scale", r"scaled states: no error", refusals=True),
     Symptom("failed-generator", r"after a failure: (?!.*This generator has failed)", refusals=True),
     Symptom("shutdown-once", r"failing shutdown: (?!.*a queue is gone)", refusals=True),

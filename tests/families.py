@@ -16,6 +16,8 @@ import sys
 import time
 from collections.abc import Sequence
 
+from packaging.version import Version
+
 from patcher.errors import PatchError
 from patcher.verify import Report, verify
 from tests import ablation, matrix
@@ -23,6 +25,7 @@ from tests import ablation, matrix
 RECORD = matrix.RECORD.with_name("families.json")
 SPECULATORS = "0.4.0.1"
 RELEASES = ("0.16.0", "0.32.0")
+SINCE = {"gemma4_text": "0.19.0"}  # what came to vLLM later than the oldest of these
 NOTHING_WRONG = {"right", "refused", "refused by vLLM"}
 SESSIONS = ("default", "order")
 # What the rule unsupported-model says.
@@ -43,12 +46,17 @@ def run(releases: Sequence[str], families: Sequence[str], *, again: bool) -> int
         for vllm in releases:
             for family in families:
                 name = f"{family} on {vllm}"
-                if again or name not in matrix.load(RECORD):
+                if is_in(vllm, family) and (again or name not in matrix.load(RECORD)):
                     cell = _cell(vllm, family)
                     matrix.keep(name, cell, RECORD)
                     bad += cell["verdict"] not in NOTHING_WRONG
     print(table())
     return bad
+
+
+def is_in(vllm: str, family: str) -> bool:
+    """Whether a release of vLLM is as new as a family."""
+    return Version(vllm) >= Version(SINCE.get(family, "0"))
 
 
 def _cell(vllm: str, family: str) -> matrix.Cell:
@@ -86,9 +94,10 @@ def table() -> str:
     releases = sorted({name.partition(" on ")[2] for name in cells}, key=lambda text: [*map(int, text.split("."))])
     lines = ["| family | compared with | " + " | ".join(releases) + " |", "|---" * (2 + len(releases)) + "|"]
     for family in names():
-        found = [cells.get(f"{family} on {vllm}") for vllm in releases]
-        references = sorted({str(cell["reference"]) for cell in found if cell and cell["verdict"] == "right"})
-        shown = " | ".join(_shown(cell) for cell in found)
+        found = {vllm: cells.get(f"{family} on {vllm}") for vllm in releases}
+        right = [cell for cell in found.values() if cell and cell["verdict"] == "right"]
+        references = sorted({str(cell["reference"]) for cell in right})
+        shown = " | ".join(_shown(cell) if is_in(vllm, family) else "-" for vllm, cell in found.items())
         lines.append(f"| {family} | {', '.join(references) or '-'} | {shown} |")
     return "\n".join(lines)
 

@@ -278,6 +278,21 @@ class C:
     )
 
 
+@pytest.mark.parametrize("own", ["", "    @other\n", "    # why\n    @other(1)\n"])
+def test_a_function_takes_a_decorator_of_the_fix_above_its_own(own: str) -> None:
+    source = f"class C:\n    a = 1\n\n{own}    def f(self, a):  # f\n        # in f\n        return a\n\n    b = 2\n"
+    rule = replacing(
+        "def f(self, $$$P):\n    $$$BODY",
+        "@d\ndef f(self, $$$P):\n    $$$BODY",
+        unless=["@d\ndef f(self, $$$):\n    $$$", "@d\n@$_\ndef f(self, $$$):\n    $$$"],
+    )
+    head, _, call = own.rpartition("    @")
+    expected = (
+        source.replace(own, f"{head}    @d\n    @{call}") if own else source.replace("    def", "    @d\n    def")
+    )
+    check_transformed(source, expected, rule)
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [

@@ -23,9 +23,9 @@ def main() -> None:
     kind = module.VllmHiddenStatesGenerator
     found: dict[str, object] = {"environment": start_method()}
     generator = kind(model, layer_ids=[1, 5], max_model_len=256)
+    found["token outside"] = outcome(lambda: generator.generate([[9, 10], [5, 290]]))
     found["empty prompt"] = outcome(lambda: generator.generate([[9, 10], []]))
     found["empty tensor"] = outcome(lambda: generator.generate(torch.zeros(0, 4, dtype=torch.long)))
-    found["token outside"] = outcome(lambda: generator.generate([[9, 10], [5, 290]]))
     found["label as a token"] = outcome(lambda: generator.generate([[9, 10], [-100, 10]]))
     found["after a refusal"] = outcome(lambda: generator.generate([[9, 10, 11]]))
     found["tensors"] = outcome(lambda: generator.generate([torch.arange(20, 60), torch.arange(8, 9)]))
