@@ -162,7 +162,7 @@ def diff(
     from patcher import output, refusal, session  # noqa: PLC0415
 
     prepared = _prepare(session.Choice(python, rules_folder, only, skip, vllm), require=require, form=form)
-    refusal.refuse_drift(prepared.plan)
+    refusal.refuse_drift(prepared)
     before, after = session.sides(prepared, reverse=reverse)
     text = diffs.unified(before, after)
     if form == "json":
@@ -278,7 +278,7 @@ def status(
         say(output.as_json(output.data(prepared)))
     else:
         say("\n".join(output.status_lines(prepared)))
-    refusal.refuse_drift(prepared.plan)
+    refusal.refuse_drift(prepared)
     if check:
         refusal.refuse_findings(prepared)
     return WORK_FOUND if check and prepared.changes else 0

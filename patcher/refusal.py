@@ -11,7 +11,6 @@ from patcher.target import refuse_source
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from patcher.plan import Plan
     from patcher.session import Prepared
     from patcher.target import Target
 
@@ -26,7 +25,7 @@ def refuse(prepared: Prepared, *, allow_modified: bool, allow_editable: bool) ->
     """
     if not allow_editable:
         refuse_source(prepared.target)
-    refuse_drift(prepared.plan)
+    refuse_drift(prepared)
     if not allow_modified:
         _refuse_modified(prepared)
     refuse_findings(prepared)
@@ -54,8 +53,9 @@ def refuse_unable(target: Target) -> None:
         )
 
 
-def refuse_drift(plan: Plan) -> None:
+def refuse_drift(prepared: Prepared) -> None:
     """Raise DriftError with every expectation that the files do not meet; what is wrong with a whole file, once."""
+    plan = prepared.plan
     if not plan.drifts:
         return
     whole = list(dict.fromkeys(f"{drift.file}: {drift.what}" for drift in plan.drifts if not drift.expected))
@@ -63,8 +63,17 @@ def refuse_drift(plan: Plan) -> None:
     raise DriftError(
         f"{len(found)} expectation(s) of the rules are not met; nothing was written",
         found="\n".join(found),
-        hint=OR_MEND if whole else "look at the places named; --skip RULE leaves a rule out",
+        hint=OR_MEND if whole else _where_to_look(prepared),
     )
+
+
+def _where_to_look(prepared: Prepared) -> str:
+    from patcher import record as records  # noqa: PLC0415
+
+    own = records.pristine(prepared.target)
+    if all(own.get(found.file) for found in prepared.plan.drifts):
+        return "these files are the release's own: is the installed vLLM whole? --skip RULE leaves a rule out"
+    return "look at the places named; --skip RULE leaves a rule out"
 
 
 def refuse_findings(prepared: Prepared) -> None:

