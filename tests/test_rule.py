@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -21,11 +20,9 @@ TOP = b"title = 't'\nwhy = 'w'\nsymptom = 's'\n"
 
 
 def problem(text: bytes) -> str:
-    """What a rule file is told off for: always with file and rule, quickly."""
-    started = time.process_time()
+    """What a rule file is told off for: always with file and rule."""
     with pytest.raises(RuleError) as caught:
         rule.parse(text, "a-rule", "folder/a-rule.toml")
-    assert time.process_time() - started < 3
     assert caught.value.where == "folder/a-rule.toml"
     assert caught.value.rule == "a-rule"
     assert caught.value.exit_code == 2
@@ -217,11 +214,9 @@ def test_order_that_cannot_be(rules: list[Rule], message: str) -> None:
         rule.in_order(rules)
 
 
-def test_order_of_many_that_wait_for_many_is_quick() -> None:
+def test_order_of_many_that_wait_for_many() -> None:
     rules = [advice(f"r{n:02}", after=[f"r{k:02}" for k in range(n)]) for n in range(40)]
-    started = time.process_time()
     assert ids(rule.in_order(rules)) == sorted(each.id for each in rules)
-    assert time.process_time() - started < 1
 
 
 def test_select() -> None:
