@@ -7,7 +7,6 @@ import difflib
 import inspect
 import random
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
