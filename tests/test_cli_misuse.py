@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -331,15 +332,22 @@ def test_the_next_command_heals_and_says_so(
 # What is told must be true, and what is to be done next must help.
 
 
+@contextlib.contextmanager
+def away(path: Path) -> Iterator[None]:
+    """A file or folder of an environment is somewhere else for a while."""
+    elsewhere = path.rename(path.with_name(path.name + ".away"))
+    try:
+        yield
+    finally:
+        elsewhere.rename(path)
+
+
 def test_a_rule_that_was_left_out_is_no_rule_that_does_not_exist(environment: Environment, run: Command) -> None:
     ended = run("apply", "-p", environment.folder, "--only", "scheduler-block-size")
     assert ended.code == 5
     assert "rules are left out by --only or --skip" in ended.err
-    (environment.site / "vllm/v1/core/sched/scheduler.py").rename(environment.folder / "elsewhere")
-    try:
+    with away(environment.site / "vllm/v1/core/sched/scheduler.py"):
         ended = run("apply", "-p", environment.folder)
-    finally:
-        (environment.folder / "elsewhere").rename(environment.site / "vllm/v1/core/sched/scheduler.py")
     assert ended.code == 5
     assert "a rule that does not exist yet" in ended.err
 
@@ -361,22 +369,14 @@ def test_an_edited_file_is_told_before_what_does_not_fit(environment: Environmen
 
 def test_status_check_says_what_apply_check_would(environment: Environment, run: Command) -> None:
     assert run("status", "--check", "-p", environment.folder).code == 1
-    moved = environment.site / "vllm/v1/executor/multiproc_executor.py"
-    moved.rename(environment.folder / "elsewhere")
-    try:
+    with away(environment.site / "vllm/v1/executor/multiproc_executor.py"):
         codes = {run(command, "--check", "-p", environment.folder).code for command in ("status", "apply")}
-    finally:
-        (environment.folder / "elsewhere").rename(moved)
     assert codes == {5}
 
 
 def test_a_package_without_its_init_has_nothing_to_import(environment: Environment, run: Command) -> None:
-    init = environment.site / "vllm/config/__init__.py"
-    init.rename(environment.folder / "elsewhere")
-    try:
+    with away(environment.site / "vllm/config/__init__.py"):
         ended = run("apply", "-p", environment.folder)
-    finally:
-        (environment.folder / "elsewhere").rename(init)
     assert ended.code == 5
     assert "vllm.config has no 'SchedulerConfig'" in ended.err
 
@@ -417,12 +417,8 @@ def test_what_pip_was_removing_is_no_second_installation(environment: Environmen
 
 
 def test_speculators_without_metadata_has_no_known_version(environment: Environment, run: Command) -> None:
-    metadata = environment.dist_info
-    metadata.rename(environment.folder / "elsewhere")
-    try:
+    with away(environment.dist_info):
         ended = run("status", "-p", environment.folder)
-    finally:
-        (environment.folder / "elsewhere").rename(metadata)
     assert "speculators of unknown version in" in ended.err
 
 
@@ -442,12 +438,8 @@ def test_a_vllm_with_remains_of_another_is_the_one_that_its_package_names(
 
 
 def test_a_damaged_vllm_is_not_blamed_on_the_files(environment: Environment, run: Command) -> None:
-    moved = environment.site / "vllm/v1/request.py"
-    moved.rename(environment.folder / "elsewhere")
-    try:
+    with away(environment.site / "vllm/v1/request.py"):
         ended = run("apply", "-p", environment.folder)
-    finally:
-        (environment.folder / "elsewhere").rename(moved)
     assert ended.code == 3
     assert "is the installed vLLM whole?" in ended.err
     put(environment.generator, environment.generator.read_bytes().replace(b"Scheduler(", b"Scheduling("))
