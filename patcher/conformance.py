@@ -48,12 +48,12 @@ def check(files: Mapping[str, bytes], facts: Facts) -> list[Finding]:
     findings: list[Finding] = []
     for file, source in sorted(files.items()):
         try:
-            parse_safely(source)
+            tree = parse_safely(source)
             check_compiles(source, file)
         except SourceProblem as error:
             raise DriftError("the file is not Python", where=file, found=str(error)) from error
         checker = _Checker(file, facts, Evaluator(facts, own))
-        checker.run(ast.parse(source, filename=file))
+        checker.run(tree)
         findings += sorted(checker.findings, key=lambda f: f.line)
     return findings
 
